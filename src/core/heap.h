@@ -1,0 +1,104 @@
+/* The heap: devices, each with a cap, statistics and the strategies that have served it.
+ * This is what api/, replay/ and tests call; strategies implement `struct gap__policy`. */
+#ifndef GAP_HEAP_H
+#define GAP_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf/conf.h"
+#include "dev/dev.h"
+#include "gapless/gapless.h"
+
+enum gap__stat_kind { GAP__KIND_ALL, GAP__KIND_SMALL, GAP__KIND_LARGE, GAP__KIND_COUNT };
+
+struct gap__stat {
+  int64_t current, peak, allocated, freed;
+};
+
+/* The reclaim ladder; every rung is counted and timed. */
+#define GAP__RUNGS(X) \
+  X(fit) X(pending) X(steal_ready) X(grow) X(steal) X(wait) X(convert) X(callbacks) X(overflow) X(fail)
+enum gap__rung {
+#define X(name) GAP__RUNG_##name,
+  GAP__RUNGS(X)
+#undef X
+  GAP__RUNG_COUNT
+};
+
+struct gap__stats {
+#define GAP_STAT_ARRAY(name, help) struct gap__stat name[GAP__KIND_COUNT];
+#define GAP_STAT_SCALAR(name, unit, help) int64_t name;
+#include "core/stats.def"
+  int64_t rung_count[GAP__RUNG_COUNT]; /* requests the rung served */
+  int64_t rung_us[GAP__RUNG_COUNT];    /* time spent in it, whether it served or not */
+};
+
+/* A block as a walk reports it. */
+enum gap__block_state { GAP__BLOCK_IDLE, GAP__BLOCK_LIVE, GAP__BLOCK_PENDING, GAP__BLOCK_HOLE };
+struct gap__block_info {
+  gap_addr addr;
+  uint64_t bytes, requested; /* requested: 0 unless live or pending */
+  gap_stream stream;
+  gap_pool_id pool;
+  enum gap__block_state state; /* HOLE: addresses without memory */
+  bool is_large;               /* torch's kind: more than 1 MiB */
+  gap_addr segment;            /* start of the segment, or of the contiguous mapped range */
+  uint64_t segment_bytes;
+};
+typedef int gap__walk_fn(void *arg, const struct gap__block_info *);
+
+enum gap__maker { GAP__MAKER_OFF, GAP__MAKER_STEPPED, GAP__MAKER_THREAD };
+
+/* Called when a request failed on every rung before "callbacks"; returns true when it freed something. */
+typedef bool gap__oom_callback(void *arg, int device, gap_stream stream, uint64_t bytes);
+
+struct gap__heap_params {
+  struct gap__dev **devs; /* one a device; the heap owns them from here on */
+  int dev_count;
+  const struct gap__conf *conf; /* copied; NULL: defaults */
+  enum gap__maker maker;        /* who drives the page maker */
+  bool check_always;            /* debug: the whole-heap checker after every slow path */
+};
+
+int gap__heap_create(const struct gap__heap_params *, gap_heap **out);
+void gap__heap_destroy(gap_heap *); /* gives everything back; live blocks become invalid */
+
+/* Allocates `bytes` on `device` in stream order of `stream`, from `pool` ({0,0}: the default pool).
+ * bytes == 0 gives address 0.  GAP_ENOMEM after the whole ladder; GAP_ETOOBIG from 2^60 on. */
+int gap__heap_alloc(gap_heap *, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
+/* Frees in stream order. GAP_ENOTMINE, GAP_EFREED; address 0 is fine. */
+int gap__heap_free(gap_heap *, gap_addr);
+/* The block is also used by work queued on `stream` up to its free: it is reused only after that work has ended. */
+int gap__heap_record_stream(gap_heap *, gap_addr, gap_stream stream);
+/* The stream is about to be destroyed: its idle memory becomes anybody's when its work has ended. */
+int gap__heap_retire_stream(gap_heap *, int device, gap_stream stream);
+
+/* Private pools, with a use count as in torch; created by the first begin or retain. */
+int gap__heap_pool_retain(gap_heap *, int device, gap_pool_id);
+int gap__heap_pool_release(gap_heap *, int device, gap_pool_id);
+
+/* empty_cache: gives every idle chunk back to the driver; `pool` {0,0}: default pool and released pools. */
+int gap__heap_trim(gap_heap *, int device, gap_pool_id pool, uint64_t *bytes_returned);
+/* The cap on held bytes, 0 = none.  A cap below what is live is accepted: nothing new is served until it fits. */
+int gap__heap_set_cap(gap_heap *, int device, uint64_t bytes);
+int gap__heap_set_fraction(gap_heap *, int device, double fraction);
+/* Takes over new values; the strategy of new blocks may change, old blocks stay where they are. */
+int gap__heap_configure(gap_heap *, const struct gap__conf *);
+void gap__heap_set_oom_callback(gap_heap *, gap__oom_callback *, void *arg);
+
+int gap__heap_stats(gap_heap *, int device, struct gap__stats *out);
+int gap__heap_reset_peaks(gap_heap *, int device);
+int gap__heap_reset_accumulated(gap_heap *, int device);
+int gap__heap_walk(gap_heap *, int device, gap__walk_fn *, void *arg);
+/* The whole-heap checker: every invariant; 0 or GAP_ESTATE with the first violation in `text`. */
+int gap__heap_check(gap_heap *, int device, char *text, size_t bytes);
+/* Why the last request of this device failed, in plain words with numbers; "" if none did. */
+int gap__heap_diagnosis(gap_heap *, int device, char *text, size_t bytes);
+/* Stepped devices: lets the background worker use the time that has passed.  Cheap when there is nothing to do. */
+void gap__heap_tick(gap_heap *, int device);
+struct gap__dev *gap__heap_dev(gap_heap *, int device);
+const char *gap__rung_name(enum gap__rung);
+
+#endif

@@ -1,0 +1,160 @@
+/* The device seam: the contract between the allocator and a device driver.
+ *
+ * A port implements `struct gap__dev_ops`; everything above calls the checked layer `gap__dev_...`
+ * (dev.c), which counts and times every call once, for all backends.  Every call here is cold path.
+ *
+ * Rules that hold on every backend, because the CUDA driver makes them:
+ *  - A chunk maps whole: no offset into it, no partial unmap.  `bytes` of map and unmap equal the chunk's size.
+ *  - One chunk may be mapped at several addresses at once; each sees the same bytes.
+ *  - A mapped range is usable by kernels only after set_access.  set_access may span several mappings
+ *    that lie side by side, and then costs per chunk.
+ *  - map, set_access, unmap and release return at once, also under running kernels.  Unmapping an address
+ *    that queued work still uses is a fault: the caller must know (by events) that it does not.
+ *  - Releasing a chunk that is still mapped defers the release of its memory to the last unmap.
+ *  - segment_free waits for all work on the device (cuMemFree); the others never wait.
+ *  - The clock belongs to the seam, so time-dependent policy is a deterministic test on `sim`.
+ * Threads: any thread may call at any time; the backend locks what it must.
+ * Errors: 0 or a negative GAP_E...; GAP_ENOMEM only when device memory is exhausted. */
+#ifndef GAP_DEV_H
+#define GAP_DEV_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gapless/gapless.h" /* gap_addr, gap_stream, GAP_E... */
+
+#define GAP__PAGE_SHIFT 21
+#define GAP__PAGE ((uint64_t)1 << GAP__PAGE_SHIFT) /* the driver's granularity, 2 MiB */
+
+typedef uint64_t gap__chunk; /* physical handle; 0 is none */
+typedef uint64_t gap__event; /* event handle; 0 is none */
+
+enum gap__place { GAP__PLACE_DEVICE, GAP__PLACE_HOST };
+
+/* Capabilities are data, read once at start; no caller asks "is this CUDA?". */
+struct gap__dev_caps {
+  uint64_t total_bytes;       /* physical memory of the device */
+  uint64_t granularity_bytes; /* smallest chunk and its alignment: 2 MiB */
+  bool vmm;                   /* reserve/map work; else only segments */
+  bool host_chunks;           /* GAP__PLACE_HOST works */
+  bool exportable;            /* chunks are created exportable */
+  bool wait_values;           /* write_value / wait_value work */
+  bool stepped;               /* time is simulated: no background threads, gap__heap_tick() drives them */
+};
+
+/* Every driver call, for counters: GAP__CALL(name). */
+#define GAP__DEV_CALLS(X) \
+  X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
+  X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) \
+  X(stream_id) X(stream_capturing) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info)
+
+enum gap__dev_call {
+#define X(name) GAP__CALL_##name,
+  GAP__DEV_CALLS(X)
+#undef X
+  GAP__CALL_COUNT
+};
+
+struct gap__dev;
+
+struct gap__dev_ops {
+  const char *name; /* "sim", "host", "cuda" */
+  void (*destroy)(struct gap__dev *);
+
+  /* Addresses. `bytes` is a multiple of 2 MiB, `align` a power of two >= 2 MiB.
+   * GAP_ENOTSUP or GAP_ENOMEM when no window of that size can be had (the caller halves and retries). */
+  int (*reserve)(struct gap__dev *, uint64_t bytes, uint64_t align, gap_addr *out);
+  int (*unreserve)(struct gap__dev *, gap_addr, uint64_t bytes); /* nothing may be mapped in it */
+
+  /* Physical memory. */
+  int (*chunk_create)(struct gap__dev *, uint64_t bytes, enum gap__place, gap__chunk *out);
+  int (*chunk_release)(struct gap__dev *, gap__chunk);
+  int (*map)(struct gap__dev *, gap_addr, uint64_t bytes, gap__chunk);
+  int (*set_access)(struct gap__dev *, gap_addr, uint64_t bytes); /* owner and all enabled peers */
+  int (*unmap)(struct gap__dev *, gap_addr, uint64_t bytes);      /* exactly one mapping */
+
+  /* Segments: one driver allocation, address and memory together (native policy; fallback without vmm). */
+  int (*segment_alloc)(struct gap__dev *, uint64_t bytes, gap_addr *out);
+  int (*segment_free)(struct gap__dev *, gap_addr);
+
+  /* Events. An event is made for one stream's context and may be recorded again and again. */
+  int (*event_create)(struct gap__dev *, gap_stream, gap__event *out);
+  int (*event_destroy)(struct gap__dev *, gap__event);
+  int (*event_record)(struct gap__dev *, gap__event, gap_stream);
+  int (*event_query)(struct gap__dev *, gap__event); /* GAP_OK complete, GAP_EAGAIN not yet */
+  int (*event_wait)(struct gap__dev *, gap__event);  /* blocks the calling thread */
+
+  /* Streams. `stream_id` is unique over the life of the process, a handle is not. */
+  int (*stream_id)(struct gap__dev *, gap_stream, uint64_t *out);
+  int (*stream_capturing)(struct gap__dev *, gap_stream, bool *out);
+
+  /* Data, in stream order. */
+  int (*copy)(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
+  int (*write_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
+  int (*wait_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value); /* until *addr >= value */
+
+  int (*pin)(struct gap__dev *, void *, uint64_t bytes);
+  int (*unpin)(struct gap__dev *, void *, uint64_t bytes);
+
+  int (*mem_info)(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);
+  uint64_t (*now_ns)(struct gap__dev *); /* monotonic */
+
+  /* Optional (NULL elsewhere): says that the calls that follow belong to the background worker (true) or to the
+   * caller (false).  `sim` charges the worker's own timeline; real backends have real threads. */
+  void (*background)(struct gap__dev *, bool on);
+  /* Optional with `background`: true while the worker's timeline lies behind the clock, i.e. it has time to work. */
+  bool (*background_idle)(struct gap__dev *);
+};
+
+struct gap__dev_counters {
+  _Atomic uint64_t calls[GAP__CALL_COUNT];
+  _Atomic uint64_t ns[GAP__CALL_COUNT];            /* time of the calls made by allocating threads */
+  _Atomic uint64_t background_calls[GAP__CALL_COUNT];
+  _Atomic uint64_t background_ns[GAP__CALL_COUNT]; /* time of the calls made by the page maker */
+};
+
+/* The base every backend embeds as its first member. */
+struct gap__dev {
+  const struct gap__dev_ops *ops;
+  struct gap__dev_caps caps;
+  int ordinal;
+  struct gap__dev_counters counters;
+};
+
+/* The checked layer: same names, same arguments, counted and timed; a NULL op gives GAP_ENOTSUP.  Preconditions are
+ * asserted in debug builds. */
+void gap__dev_destroy(struct gap__dev *);
+int gap__dev_reserve(struct gap__dev *, uint64_t bytes, uint64_t align, gap_addr *out);
+int gap__dev_unreserve(struct gap__dev *, gap_addr, uint64_t bytes);
+int gap__dev_chunk_create(struct gap__dev *, uint64_t bytes, enum gap__place, gap__chunk *out);
+int gap__dev_chunk_release(struct gap__dev *, gap__chunk);
+int gap__dev_map(struct gap__dev *, gap_addr, uint64_t bytes, gap__chunk);
+int gap__dev_set_access(struct gap__dev *, gap_addr, uint64_t bytes);
+int gap__dev_unmap(struct gap__dev *, gap_addr, uint64_t bytes);
+int gap__dev_segment_alloc(struct gap__dev *, uint64_t bytes, gap_addr *out);
+int gap__dev_segment_free(struct gap__dev *, gap_addr);
+int gap__dev_event_create(struct gap__dev *, gap_stream, gap__event *out);
+int gap__dev_event_destroy(struct gap__dev *, gap__event);
+int gap__dev_event_record(struct gap__dev *, gap__event, gap_stream);
+int gap__dev_event_query(struct gap__dev *, gap__event);
+int gap__dev_event_wait(struct gap__dev *, gap__event);
+int gap__dev_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
+int gap__dev_stream_capturing(struct gap__dev *, gap_stream, bool *out);
+int gap__dev_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
+int gap__dev_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
+int gap__dev_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
+int gap__dev_pin(struct gap__dev *, void *, uint64_t bytes);
+int gap__dev_unpin(struct gap__dev *, void *, uint64_t bytes);
+int gap__dev_mem_info(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);
+uint64_t gap__dev_now_ns(struct gap__dev *);
+void gap__dev_background(struct gap__dev *, bool on); /* per thread; also sends counts to background_* */
+bool gap__dev_background_idle(struct gap__dev *);     /* true where the backend has real threads */
+const char *gap__dev_call_name(enum gap__dev_call);
+
+/* Backends. */
+struct gap__sim_params; /* sim/sim.h */
+struct gap__host_params; /* host/host.h */
+
+#endif
