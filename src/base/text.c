@@ -110,7 +110,8 @@ int gap__text_parse_size(const char *text, size_t length, uint64_t *out) {
   size_t start = 0;
   if (take_digits(text, whole_count, &start, &whole) != 0) return GAP_ELIMIT;
   if (__builtin_mul_overflow(whole, (uint64_t)1 << shift, &bytes)) return GAP_ELIMIT;
-  *out = bytes + fraction_bytes(text + fraction, fraction_count, shift); /* the fraction is below one unit: no overflow */
+  *out =
+      bytes + fraction_bytes(text + fraction, fraction_count, shift); /* the fraction is below one unit: no overflow */
   return 0;
 }
 

@@ -15,8 +15,9 @@
 /* Each writes into `out` and returns it, so that a call can be an argument of printf:
  *   char size[GAP__TEXT_BYTES];
  *   printf("%s\n", gap__text_size(bytes, size)); */
-char *gap__text_size(uint64_t bytes, char out[GAP__TEXT_BYTES]);      /* "512 B", "20 MiB", "1.69 GiB" */
-char *gap__text_duration(uint64_t ns, char out[GAP__TEXT_BYTES]);     /* "870 ns", "1.50 us", "20 ms", "3.60 s", "12 min 05 s" */
+char *gap__text_size(uint64_t bytes, char out[GAP__TEXT_BYTES]); /* "512 B", "20 MiB", "1.69 GiB" */
+char *gap__text_duration(uint64_t ns,
+                         char out[GAP__TEXT_BYTES]); /* "870 ns", "1.50 us", "20 ms", "3.60 s", "12 min 05 s" */
 char *gap__text_thousands(uint64_t number, char out[GAP__TEXT_BYTES]); /* "1,234,567" */
 
 /* Reads a size that fills `text[0..length)` exactly, without spaces: digits, at most one point, then nothing or B (bytes),

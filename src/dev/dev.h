@@ -106,6 +106,8 @@ struct gap__dev_ops {
   void (*background)(struct gap__dev *, bool on);
   /* Optional with `background`: true while the worker's timeline lies behind the clock, i.e. it has time to work. */
   bool (*background_idle)(struct gap__dev *);
+  /* Optional with `background`: new work for the worker exists from now on; an idle worker cannot have begun earlier. */
+  void (*background_ask)(struct gap__dev *);
 };
 
 struct gap__dev_counters {
@@ -151,6 +153,7 @@ int gap__dev_mem_info(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_b
 uint64_t gap__dev_now_ns(struct gap__dev *);
 void gap__dev_background(struct gap__dev *, bool on); /* per thread; also sends counts to background_* */
 bool gap__dev_background_idle(struct gap__dev *);     /* true where the backend has real threads */
+void gap__dev_background_ask(struct gap__dev *);      /* call when work for the worker appears; nothing elsewhere */
 const char *gap__dev_call_name(enum gap__dev_call);
 
 /* Backends. */
