@@ -1,0 +1,63 @@
+# A plain front for CMake and Ninja: `make help` lists what there is.  Each target installs what it lacks
+# (tools/setup.sh) and builds what it needs, so each can come first.  Everything is made in build/ and build-*/.
+.DEFAULT_GOAL := all
+MAKEFLAGS += --no-print-directory
+FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
+
+.PHONY: all demo test test-asan test-tsan bench fuzz coverage format lint install clean help
+
+all: ## the command (build/gapless) and the library (build/libgapless.so), optimised
+	@tools/setup.sh build
+	@tools/build.sh release gapless gapless_command
+
+demo: all ## the main job on real histories, on one screen
+	@tools/demo.sh build/gapless
+
+test: ## every test: optimised command, assertions, address, undefined behaviour and thread sanitizers
+	@tools/setup.sh test
+	@tools/run_tests.sh release debug asan tsan
+
+test-asan: ## the tests under the address and undefined behaviour sanitizers only
+	@tools/setup.sh test
+	@tools/run_tests.sh asan
+
+test-tsan: ## the threaded tests under the thread sanitizer only
+	@tools/setup.sh test
+	@tools/run_tests.sh tsan
+
+bench: ## the benchmarks, with mimalloc and glibc beside them
+	@tools/setup.sh bench || tools/setup.sh build
+	@tools/build.sh release
+	@tools/run_bench.sh build/bench
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (60), starting from the kept corpus
+	@tools/setup.sh fuzz
+	@tools/build.sh fuzz
+	@tools/run_fuzz.sh build-fuzz/tests $(FUZZ_SECONDS)
+
+coverage: ## which lines the tests reach: build-coverage/coverage.html
+	@tools/setup.sh coverage
+	@tools/run_tests.sh coverage
+	@gcovr --root . --object-directory build-coverage --filter src/ --filter cli/ --exclude-throw-branches \
+	  --print-summary --html-details build-coverage/coverage.html >build-coverage/coverage.txt
+	@tail -n 3 build-coverage/coverage.txt
+
+format: ## formats the C sources in place
+	@tools/setup.sh lint
+	@git ls-files -z -- '*.c' '*.h' | xargs -0 clang-format -i
+
+lint: ## clang-format, clang-tidy and the rules of the tree
+	@tools/setup.sh lint
+	@tools/build.sh release
+	@tools/run_lint.sh build
+
+install: all ## installs under PREFIX (/usr/local); DESTDIR is honoured
+	@cmake --install build --prefix $(PREFIX)
+
+clean: ## removes every build folder
+	@rm -rf build build-debug build-asan build-tsan build-fuzz build-coverage
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
+	  printf '%-18s %s\n' "$$name" "$$text"; done

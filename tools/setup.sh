@@ -1,0 +1,98 @@
+#!/bin/sh
+# Finds what the build lacks and installs it: tools/setup.sh [build|test|bench|fuzz|coverage|lint]...
+#
+# A part is asked for by what it needs (a program, a header, a pkg-config module), so nothing is installed where another
+# distribution or a hand-made build already has it.  Missing things are installed with apt-get when that can be done
+# without a question (as root, or by sudo that asks no password); else one line says what to install, and the status is 2.
+set -u
+
+missing=
+need_program() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+need_module() { pkg-config --exists "$1" 2>/dev/null || missing="$missing $2"; }
+need_header() { echo "#include <$1>" | ${CC:-cc} -E -x c - >/dev/null 2>&1 || missing="$missing $2"; }
+
+need_modules() { # pairs MODULE:PACKAGE; one call when all are there
+  modules=
+  for pair in "$@"; do modules="$modules ${pair%%:*}"; done
+  # shellcheck disable=SC2086
+  pkg-config --exists $modules 2>/dev/null && return
+  for pair in "$@"; do need_module "${pair%%:*}" "${pair##*:}"; done
+}
+
+need_build() {
+  need_program "${CC:-cc}" gcc
+  need_header stdio.h libc6-dev
+  need_program cmake cmake
+  need_program ninja ninja-build
+  need_program pkg-config pkg-config
+  need_modules jansson:libjansson-dev libzstd:libzstd-dev liblzma:liblzma-dev zlib:zlib1g-dev
+}
+need_test() {
+  need_build
+  need_program "${CXX:-c++}" g++
+  need_program python3 python3
+  need_modules cmocka:libcmocka-dev
+}
+need_bench() {
+  need_build
+  need_header mimalloc.h libmimalloc-dev
+}
+need_fuzz() {
+  need_test
+  need_program clang clang
+  ls "$(clang -print-resource-dir 2>/dev/null)"/lib/*/libclang_rt.fuzzer*.a >/dev/null 2>&1 ||
+    missing="$missing libclang-rt-14-dev"
+}
+need_coverage() {
+  need_test
+  need_program gcovr gcovr
+}
+need_lint() {
+  need_test
+  need_program clang-format clang-format
+  need_program clang-tidy clang-tidy
+}
+
+# Runs a command as root without asking anybody anything; fails where that is impossible.  The proxy's variables are
+# handed on by env, since sudo clears them.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    sudo -n env DEBIAN_FRONTEND=noninteractive http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" "$@"
+  fi
+}
+can_install() {
+  command -v apt-get >/dev/null 2>&1 || return 1
+  [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; }
+}
+apt_install() {
+  as_root apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 --no-install-recommends install "$@"
+}
+
+# The package lists may be absent or stale, so a failed first try is repeated after an update.
+install() {
+  log=$(mktemp)
+  echo "setup: installing $*"
+  if apt_install "$@" >"$log" 2>&1 </dev/null ||
+    { as_root apt-get -qq update >>"$log" 2>&1 </dev/null && apt_install "$@" >>"$log" 2>&1 </dev/null; }; then
+    rm -f "$log"
+    return 0
+  fi
+  tail -n 20 "$log" >&2
+  rm -f "$log"
+  return 1
+}
+
+for part in "${@:-build}"; do
+  case $part in
+    build | test | bench | fuzz | coverage | lint) "need_$part" ;;
+    *) echo "setup: unknown part '$part': build, test, bench, fuzz, coverage or lint" >&2 && exit 2 ;;
+  esac
+done
+[ -n "$missing" ] || exit 0
+packages=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
+# shellcheck disable=SC2086
+if can_install && install $packages; then exit 0; fi
+echo "setup: please install (Debian's names): $packages" >&2
+exit 2
