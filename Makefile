@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 
 all: ## the command (build/gapless) and the library (build/libgapless.so), optimised
 	@tools/setup.sh build
-	@tools/build.sh release gapless gapless_command
+	@tools/build.sh release products
 
 demo: all ## the main job on real histories, on one screen
 	@tools/demo.sh build/gapless
@@ -28,7 +28,7 @@ test-tsan: ## the threaded tests under the thread sanitizer only
 
 bench: ## the benchmarks, with mimalloc and glibc beside them
 	@tools/setup.sh bench || tools/setup.sh build
-	@tools/build.sh release
+	@tools/build.sh release bench/all
 	@tools/run_bench.sh build/bench
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (60), starting from the kept corpus
@@ -49,7 +49,7 @@ format: ## formats the C sources in place
 
 lint: ## clang-format, clang-tidy and the rules of the tree
 	@tools/setup.sh lint
-	@tools/build.sh release
+	@tools/build.sh release products
 	@tools/run_lint.sh build
 
 install: all ## installs under PREFIX (/usr/local); DESTDIR is honoured
