@@ -34,7 +34,7 @@ bench: ## the benchmarks, with mimalloc and glibc beside them
 fuzz: ## each fuzz target for FUZZ_SECONDS (60), starting from the kept corpus
 	@tools/setup.sh fuzz
 	@tools/build.sh fuzz
-	@tools/run_fuzz.sh build-fuzz/tests $(FUZZ_SECONDS)
+	@tools/run_fuzz.sh build-fuzz/tests/fuzz $(FUZZ_SECONDS)
 
 coverage: ## which lines the tests reach: build-coverage/coverage.html
 	@tools/setup.sh coverage
