@@ -79,7 +79,8 @@ struct gap__dev_ops {
   int (*segment_alloc)(struct gap__dev *, uint64_t bytes, gap_addr *out);
   int (*segment_free)(struct gap__dev *, gap_addr);
 
-  /* Events. An event is made for one stream's context and may be recorded again and again. */
+  /* Events. An event is made for one stream's context and may be recorded again and again.  One that was never recorded is
+   * complete; one recorded on a capturing stream became part of the graph: query and wait give GAP_EDEVICE. */
   int (*event_create)(struct gap__dev *, gap_stream, gap__event *out);
   int (*event_destroy)(struct gap__dev *, gap__event);
   int (*event_record)(struct gap__dev *, gap__event, gap_stream);
@@ -101,8 +102,9 @@ struct gap__dev_ops {
   int (*mem_info)(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);
   uint64_t (*now_ns)(struct gap__dev *); /* monotonic */
 
-  /* Optional (NULL elsewhere): says that the calls that follow belong to the background worker (true) or to the
-   * caller (false).  `sim` charges the worker's own timeline; real backends have real threads. */
+  /* Optional (NULL elsewhere): says that the calls this thread makes from here on belong to the background worker (true)
+   * or to the caller (false).  `sim` charges the worker's own timeline, and now_ns is the worker's time meanwhile; real
+   * backends have real threads. */
   void (*background)(struct gap__dev *, bool on);
   /* Optional with `background`: true while the worker's timeline lies behind the clock, i.e. it has time to work. */
   bool (*background_idle)(struct gap__dev *);

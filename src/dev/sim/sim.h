@@ -3,7 +3,16 @@
  * Driver calls cost what `prices` says and advance the clock (or the background worker's timeline).  An event recorded
  * at time t on a stream completes at t + lag: the host runs ahead of a real device by that much.  A held stream
  * (gap__sim_stream_hold) completes nothing recorded after the hold until it is released.  Waiting for an event of a
- * held stream releases the hold for that event: a real program's stream would get there; the wait costs one lag. */
+ * held stream releases the hold for that event: a real program's stream would get there; the wait costs one lag.
+ *
+ * segment_free waits one lag when work may have been queued since the device was last drained: when an event was recorded,
+ * a copy queued, or the clock set or advanced from outside.  A second segment_free right after it does not wait.
+ *
+ * The background worker has a timeline of its own.  A piece of work done between background(true) and background(false)
+ * costs that timeline only, and begins where it stood; background_ask() moves it up to the clock (work that appears now
+ * cannot have begun earlier), and background_idle() is true while it lies behind the clock.  So a page asked for at time T
+ * is made between T and now; only the last piece begun may end after now, by its own length.  Without background_ask the
+ * worker may use all the time since its last piece of work. */
 #ifndef GAP_SIM_H
 #define GAP_SIM_H
 
