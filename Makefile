@@ -5,6 +5,7 @@ MAKEFLAGS += --no-print-directory
 FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 
+.NOTPARALLEL: # each target builds with all processors, in folders that it shares with others
 .PHONY: all demo test test-asan test-tsan bench fuzz coverage format lint install clean help
 
 all: ## the command (build/gapless) and the library (build/libgapless.so), optimised
@@ -12,7 +13,7 @@ all: ## the command (build/gapless) and the library (build/libgapless.so), optim
 	@tools/build.sh release products
 
 demo: all ## the main job on real histories, on one screen
-	@tools/demo.sh build/gapless
+	@build/gapless demo
 
 test: ## every test: optimised command, assertions, address, undefined behaviour and thread sanitizers
 	@tools/setup.sh test
@@ -45,7 +46,7 @@ coverage: ## which lines the tests reach: build-coverage/coverage.html
 
 format: ## formats the C sources in place
 	@tools/setup.sh lint
-	@git ls-files -z -- '*.c' '*.h' | xargs -0 clang-format -i
+	@find bench cli include src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 lint: ## clang-format, clang-tidy and the rules of the tree
 	@tools/setup.sh lint
