@@ -1,6 +1,7 @@
 #!/bin/sh
-# Configures a preset where that has not been done, and builds: tools/build.sh PRESET [TARGET]...
+# Configures a preset and builds: tools/build.sh PRESET [TARGET]...
 #
+# It is configured every time (under half a second), because what was missing at first may have been installed since.
 # On a terminal Ninja shows its bar; in a log only warnings and errors appear.
 set -eu
 preset=$1
@@ -11,10 +12,8 @@ folder=build
 mkdir -p "$folder"
 log=$folder/build.log
 
-if [ ! -f "$folder/build.ninja" ] || [ CMakePresets.json -nt "$folder/build.ninja" ]; then
-  echo "building $folder ..."
-  cmake --preset "$preset" --log-level=WARNING >"$log" || { cat "$log" && exit 1; }
-fi
+[ -f "$folder/build.ninja" ] || echo "building $folder ..."
+cmake --preset "$preset" --log-level=WARNING >"$log" || { cat "$log" && exit 1; }
 if [ -t 1 ]; then exec ninja -C "$folder" "$@"; fi
 status=0
 ninja --quiet -C "$folder" "$@" >"$log" 2>&1 || status=$?

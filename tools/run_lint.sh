@@ -1,7 +1,7 @@
 #!/bin/bash
 # The format, clang-tidy, and the rules of the tree: tools/run_lint.sh BUILD-FOLDER
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 build=$1
 status=0
 find bench cli include src tests -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run -Werror || status=1

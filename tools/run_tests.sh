@@ -5,7 +5,7 @@
 # assertions and the sanitized ones run the test programs, the thread sanitizer those that have threads.  Failures are
 # printed with their output; the last line sums up everything, and the status is 0 only when nothing failed.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 
 labels() {
   case $1 in
