@@ -1,0 +1,158 @@
+/* gapless tools: memory histories and what an allocator would have done with them.
+ *
+ * A history is what PyTorch recorded (torch.cuda.memory._record_memory_history); a replay sends its requests, one at a time, through a
+ * strategy on a simulated card.  Every function returns 0 or a negative GAP_E... code and never prints.  Not for libgapless.so: these
+ * live in the command and in the static library behind it.  A history may be replayed by several threads at once. */
+#ifndef GAPLESS_TOOLS_H
+#define GAPLESS_TOOLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "gapless/gapless.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GAP_RUNGS_MAX 16
+
+/* `done` of `total` units of work; called now and then from the calling thread. */
+typedef void (*gap_progress_fn)(void *arg, uint64_t done, uint64_t total);
+
+/* ---- Histories ---- */
+
+typedef struct gap__history gap_history;
+
+/* Reads a snapshot pickle or the short JSON form, plain or packed (.gz .xz .zst); "-" is standard input.  The history is checked
+ * against itself.  Returns 0; GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA with the reason in `message`. */
+int gap_history_open(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
+                     size_t bytes);
+void gap_history_close(gap_history *);
+/* Devices are 0 .. count - 1; one without events has 0 events. */
+uint32_t gap_history_device_count(const gap_history *);
+uint64_t gap_history_event_count(const gap_history *, uint32_t device);
+
+/* ---- Replay ---- */
+
+enum gap_policy {
+  GAP_POLICY_GAPLESS, /* the strategy gapless */
+  GAP_POLICY_NATIVE,  /* caching_allocator: PyTorch's native policy, block for block */
+  GAP_POLICY_IDEAL,   /* no allocator at all: the peak of live bytes, the floor under every policy */
+  GAP_POLICY_COUNT
+};
+const char *gap_policy_name(enum gap_policy);                               /* "gapless", "native", "ideal" */
+int gap_policy_parse(const char *name, size_t bytes, enum gap_policy *out); /* GAP_EVALUE */
+
+enum { GAP_CHECK_AUTO = -1, GAP_CHECK_OFF = 0, GAP_CHECK_EVERY = 1 };
+
+typedef struct gap_replay_options {
+  size_t size; /* sizeof(gap_replay_options) */
+  uint32_t device;
+  enum gap_policy policy;
+  uint64_t cap_bytes;  /* limit on held bytes; 0 none */
+  uint64_t card_bytes; /* memory of the simulated card; 0: more than any history needs */
+  uint64_t lag_us;     /* how far the program runs ahead of the device; see gap_replay_defaults */
+  int64_t check;       /* the independent checker runs after every check-th event; GAP_CHECK_... */
+  const char *conf;    /* configuration string for the strategy, or NULL: defaults; native: what the file records */
+  gap_progress_fn progress; /* may be NULL */
+  void *progress_arg;
+} gap_replay_options;
+
+/* No cap, gapless, 20,000 us, GAP_CHECK_AUTO: every event below 20,000 events, every 1,000th from there on. */
+void gap_replay_defaults(gap_replay_options *);
+
+typedef struct gap_replay_failure {
+  uint64_t event;     /* index in the device's events */
+  const char *action; /* "alloc" or "oom" */
+  uint64_t size;      /* bytes asked */
+  uint64_t stream;
+  int64_t time_us;   /* as recorded */
+  char reason[1024]; /* the allocator's diagnosis */
+} gap_replay_failure;
+
+typedef struct gap_replay_result {
+  size_t size;
+  enum gap_policy policy;
+  uint32_t device;
+  char conf[256]; /* the configuration string used, "" for defaults */
+  uint64_t cap_bytes, card_bytes, lag_us;
+  int fitted;                /* every request was served */
+  gap_replay_failure failed; /* meaningful when !fitted: the first request refused, where the replay ended */
+  /* P and its like are of the whole history, whether it fitted or not.  A recorded out-of-memory event is a request like any other;
+   * nothing says when the program would have freed it, so it counts as live to the end. */
+  uint64_t peak_live_bytes;              /* P: 512-byte-rounded sizes from alloc to free_completed */
+  uint64_t peak_requested_live_bytes;    /* requested sizes from alloc to free_requested */
+  uint64_t peak_reserved_bytes;          /* held from the driver */
+  uint64_t least_cap_bytes;              /* 0: not searched, or not found */
+  uint64_t driver_calls, driver_time_us; /* calls of both; time inside calls made by the program */
+  uint64_t background_time_us;           /* time inside calls made by the page maker */
+  uint64_t stalls, stall_us, longest_call_us;
+  uint64_t pages_grown, pages_made_ahead, pages_stolen;
+  uint64_t growth_caller_us, growth_background_us; /* time spent growing: by the program, by the page maker */
+  /* After live bytes first passed 0.9 P: the recorded time from there to the end, and driver time in it. */
+  uint64_t late_recorded_us, late_driver_us, late_background_us;
+  uint64_t num_alloc_retries;
+  uint32_t rung_count;
+  const char *rung_name[GAP_RUNGS_MAX];
+  uint64_t rung_served[GAP_RUNGS_MAX], rung_us[GAP_RUNGS_MAX];
+  uint64_t trims;         /* empty_cache calls found in the history */
+  uint64_t unknown_frees; /* frees of blocks from before the history's start */
+  uint64_t events;        /* replayed */
+  uint64_t checks;        /* by the independent checker */
+  uint64_t recorded_us;   /* length of the history */
+  double seconds;         /* of this computer */
+} gap_replay_result;
+
+/* Replays one device of a history.  0 also when it did not fit (result->fitted).  GAP_EFORMAT: the history contradicts itself;
+ * GAP_EVALUE: bad `conf`; GAP_EMISMATCH: the checker or the strategy's own books found a violation.  `message` says which. */
+int gap_replay(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message, size_t bytes);
+
+/* As gap_replay, then finds the least cap: the smallest cap tried from which every larger cap tried fits too, to a step of
+ * max(2 MiB, 0.0005 P). `progress` counts the replays. */
+int gap_replay_min_cap(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message,
+                       size_t bytes);
+
+/* Replays with the native strategy and compares every recorded event. 0 when all agree; GAP_EMISMATCH with the first difference in
+ * `message`; `events` counts those compared. */
+int gap_replay_verify(const gap_history *, uint32_t device, uint64_t *events, char *message, size_t bytes);
+
+/* A result as one line of JSON, malloc'ed; NULL when the host has no memory. */
+char *gap_replay_json(const char *file, const gap_replay_result *);
+
+/* "24G", "80G", "141G", "192G": what a program can have of such a card, total less the driver's context. GAP_EVALUE. */
+int gap_card_parse(const char *name, uint64_t *card_bytes, uint64_t *usable_bytes);
+/* The presets in order, NULL at the end. */
+const char *gap_card_name(uint32_t index);
+/* "26GiB", "1.005xP", "1.005P", "none"; a factor is of `peak_live_bytes` and floored to 2 MiB.  *out 0 = none.  GAP_EVALUE. */
+int gap_cap_parse(const char *text, uint64_t peak_live_bytes, uint64_t *out);
+
+/* ---- A heap on a simulated card, for demonstrations ---- */
+
+typedef struct gap_card gap_card;
+
+/* A strategy on a card that gives at most `bytes`. */
+int gap_card_open(enum gap_policy, uint64_t bytes, gap_card **out);
+void gap_card_close(gap_card *);
+int gap_card_alloc(gap_card *, uint64_t bytes, gap_addr *out);
+int gap_card_free(gap_card *, gap_addr);
+/* Lets time pass, so that the device catches up with what was queued. */
+void gap_card_pass(gap_card *, uint64_t us);
+uint64_t gap_card_held(gap_card *);
+const char *gap_card_diagnosis(gap_card *);
+/* Every piece of address space in address order: live, idle memory, or addresses without memory. */
+enum gap_piece { GAP_PIECE_LIVE, GAP_PIECE_IDLE, GAP_PIECE_PENDING, GAP_PIECE_HOLE };
+typedef int (*gap_piece_fn)(void *arg, enum gap_piece, gap_addr, uint64_t bytes);
+int gap_card_walk(gap_card *, gap_piece_fn, void *arg);
+/* Runs the independent checker over the card. 0, or GAP_EMISMATCH with the violation in `text`. */
+int gap_card_check(gap_card *, char *text, size_t bytes);
+
+/* ---- `gapless conf` ---- */
+
+int gap_conf_main(int argc, char **argv, FILE *out, FILE *err); /* returns the exit code */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,200 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/conf.h"
+#include "dev/dev.h"
+#include "gapless/tools.h"
+#include "replay/cap.h"
+#include "replay/live.h"
+#include "replay/replay.h"
+#include "trace/history.h"
+
+enum { DEFAULT_LAG_US = 20000 };
+
+static const char *const policy_names[GAP_POLICY_COUNT] = {"gapless", "native", "ideal"};
+
+const char *gap_policy_name(enum gap_policy policy) { return policy_names[policy]; }
+
+int gap_policy_parse(const char *name, size_t bytes, enum gap_policy *out) {
+  for (int i = 0; i < GAP_POLICY_COUNT; i++)
+    if (strlen(policy_names[i]) == bytes && memcmp(policy_names[i], name, bytes) == 0) {
+      *out = (enum gap_policy)i;
+      return 0;
+    }
+  return GAP_EVALUE;
+}
+
+void gap_replay_defaults(gap_replay_options *options) {
+  *options = (gap_replay_options){.size = sizeof *options, .lag_us = DEFAULT_LAG_US, .check = GAP_CHECK_AUTO};
+}
+
+int gap_card_parse(const char *name, uint64_t *card_bytes, uint64_t *usable_bytes) {
+  const struct gap__card_preset *card = gap__card_find(name);
+  if (!card) return GAP_EVALUE;
+  *card_bytes = card->total_bytes;
+  *usable_bytes = card->total_bytes - GAP__CARD_CONTEXT_BYTES;
+  return 0;
+}
+
+const char *gap_card_name(uint32_t index) { return index < gap__card_count() ? gap__card_at(index)->name : NULL; }
+
+int gap_cap_parse(const char *text, uint64_t peak_live_bytes, uint64_t *out) {
+  return gap__cap_parse(text, peak_live_bytes, out);
+}
+
+/* ---- One replay ---- */
+
+/* The string to configure by: the caller's, or for the native policy what the program that was recorded had set. */
+static const char *conf_string(const struct gap__history *history, const gap_replay_options *options) {
+  if (options->conf) return options->conf;
+  bool recorded = options->policy == GAP_POLICY_NATIVE && history->settings_text;
+  return recorded ? history->settings_text : "";
+}
+
+static int first_error(const struct gap__conf_report *report, int rc, char *message, size_t bytes) {
+  snprintf(message, bytes, "%s", gap_strerror(rc));
+  for (uint32_t i = 0; i < report->count; i++)
+    if (report->messages[i].level == 0) {
+      snprintf(message, bytes, "%s", report->messages[i].line);
+      break;
+    }
+  return rc;
+}
+
+static int configure(const char *string, enum gap_policy policy, struct gap__conf *out, char *message, size_t bytes) {
+  struct gap__conf_report *report = calloc(1, sizeof *report);
+  struct gap__conf_set *set = gap__conf_new();
+  int rc = report && set ? 0 : GAP_ENOMETA;
+  if (rc == 0) rc = gap__conf_apply(set, GAP__CONF_RUNTIME, "--conf", string, report);
+  if (rc == 0) {
+    *out = *gap__conf_values(set);
+    out->strategy = policy == GAP_POLICY_NATIVE ? GAP__STRATEGY_CACHING : GAP__STRATEGY_GAPLESS;
+  } else if (report) {
+    first_error(report, rc, message, bytes);
+  }
+  if (set) gap__conf_free(set);
+  free(report);
+  return rc;
+}
+
+/* What a result says before anything has run. */
+static int prepare(const struct gap__history *history, const gap_replay_options *options, struct gap__live *peaks,
+                   gap_replay_result *result, char *message, size_t bytes) {
+  if (options->device >= history->device_count) {
+    snprintf(message, bytes, "there is no device %" PRIu32 ": the history has %" PRIu32, options->device,
+             history->device_count);
+    return GAP_EINVAL;
+  }
+  const struct gap__hist_device *device = &history->devices[options->device];
+  uint64_t over;
+  int rc = gap__live_peaks(history, options->device, UINT64_MAX, peaks, &over);
+  if (rc != 0) {
+    snprintf(message, bytes, "the history contradicts itself: %s", gap_strerror(rc));
+    return rc;
+  }
+  *result = (gap_replay_result){.size = sizeof *result,
+                                .policy = options->policy,
+                                .device = options->device,
+                                .cap_bytes = options->cap_bytes,
+                                .card_bytes = options->card_bytes,
+                                .lag_us = options->lag_us,
+                                .peak_live_bytes = peaks->bytes_peak,
+                                .peak_requested_live_bytes = peaks->requested_peak};
+  snprintf(result->conf, sizeof result->conf, "%s", conf_string(history, options));
+  if (device->event_count > 0) result->recorded_us = (uint64_t)device->events[device->event_count - 1].time_us;
+  return 0;
+}
+
+/* No allocator: whole pages for the peak of live bytes. */
+static int be_ideal(const struct gap__history *history, gap_replay_result *result) {
+  const struct gap__hist_device *device = &history->devices[result->device];
+  result->peak_reserved_bytes = (result->peak_live_bytes + GAP__PAGE - 1) / GAP__PAGE * GAP__PAGE;
+  result->events = device->event_count;
+  result->fitted = result->cap_bytes == 0 || result->peak_live_bytes <= result->cap_bytes;
+  if (result->fitted) return 0;
+  struct gap__live peaks;
+  uint64_t over = 0;
+  int rc = gap__live_peaks(history, result->device, result->cap_bytes, &peaks, &over);
+  if (rc != 0) return rc;
+  const struct gap__hist_event *event = &device->events[over];
+  result->failed = (gap_replay_failure){.event = over,
+                                        .action = gap__action_name(event->action),
+                                        .size = event->size,
+                                        .stream = event->stream,
+                                        .time_us = event->time_us};
+  snprintf(result->failed.reason, sizeof result->failed.reason,
+           "live blocks alone need more than the cap, here and up to %" PRIu64 " bytes later", result->peak_live_bytes);
+  return 0;
+}
+
+struct trial {
+  const struct gap__history *history;
+  gap_replay_options options;
+  struct gap__conf conf;
+  struct gap__live peaks;
+  gap_replay_result result; /* of the last try */
+  uint64_t tries;
+  gap_progress_fn progress;
+  void *progress_arg;
+  char *message;
+  size_t message_bytes;
+};
+
+static int try_cap(void *arg, uint64_t cap_bytes, bool *fitted) {
+  struct trial *trial = arg;
+  trial->options.cap_bytes = cap_bytes;
+  int rc = gap__replay_run(trial->history, &trial->options, &trial->conf, &trial->peaks, &trial->result, trial->message,
+                           trial->message_bytes);
+  *fitted = trial->result.fitted != 0;
+  if (trial->progress) trial->progress(trial->progress_arg, ++trial->tries, 0);
+  return rc;
+}
+
+/* The search alone: no checker, no progress inside a run. */
+static int search(const struct gap__history *history, const gap_replay_options *options, const struct gap__conf *conf,
+                  const struct gap__live *peaks, uint64_t *least, char *message, size_t bytes) {
+  struct trial *trial = calloc(1, sizeof *trial);
+  if (!trial) return GAP_ENOMETA;
+  *trial = (struct trial){.history = history,
+                          .options = *options,
+                          .conf = *conf,
+                          .peaks = *peaks,
+                          .progress = options->progress,
+                          .progress_arg = options->progress_arg,
+                          .message = message,
+                          .message_bytes = bytes};
+  trial->options.card_bytes = 0;
+  trial->options.check = GAP_CHECK_OFF;
+  trial->options.progress = NULL;
+  int rc = gap__mincap_search(peaks->bytes_peak, try_cap, trial, least);
+  free(trial);
+  return rc;
+}
+
+static int replay(const struct gap__history *history, const gap_replay_options *options, bool find_least,
+                  gap_replay_result *result, char *message, size_t bytes) {
+  struct gap__live peaks;
+  struct gap__conf conf;
+  int rc = prepare(history, options, &peaks, result, message, bytes);
+  if (rc != 0) return rc;
+  if (options->policy == GAP_POLICY_IDEAL) {
+    result->least_cap_bytes = find_least ? (result->peak_live_bytes + GAP__PAGE - 1) / GAP__PAGE * GAP__PAGE : 0;
+    return be_ideal(history, result);
+  }
+  rc = configure(result->conf, options->policy, &conf, message, bytes);
+  if (rc == 0) rc = gap__replay_run(history, options, &conf, &peaks, result, message, bytes);
+  if (rc == 0 && find_least) rc = search(history, options, &conf, &peaks, &result->least_cap_bytes, message, bytes);
+  return rc;
+}
+
+int gap_replay(const gap_history *history, const gap_replay_options *options, gap_replay_result *result, char *message,
+               size_t bytes) {
+  return replay(history, options, false, result, message, bytes);
+}
+
+int gap_replay_min_cap(const gap_history *history, const gap_replay_options *options, gap_replay_result *result,
+                       char *message, size_t bytes) {
+  return replay(history, options, true, result, message, bytes);
+}

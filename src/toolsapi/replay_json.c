@@ -1,0 +1,100 @@
+/* A replay's result as one JSON object. */
+#include <jansson.h>
+
+#include "dev/dev.h"
+#include "gapless/tools.h"
+
+static void put_count(json_t *object, const char *name, uint64_t value) {
+  json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
+/* A figure that may be missing. */
+static void put_some(json_t *object, const char *name, uint64_t value) {
+  json_object_set_new(object, name, value ? json_integer((json_int_t)value) : json_null());
+}
+
+static void put_ratio(json_t *object, const char *name, double part, double whole) {
+  json_object_set_new(object, name, whole > 0 ? json_real(part / whole) : json_null());
+}
+
+static json_t *failure(const gap_replay_result *result) {
+  const gap_replay_failure *failed = &result->failed;
+  if (result->fitted) return json_null();
+  return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s}", "index", (json_int_t)failed->event, "action", failed->action,
+                   "size", (json_int_t)failed->size, "stream", (json_int_t)failed->stream, "time_us",
+                   (json_int_t)failed->time_us, "reason", failed->reason);
+}
+
+static json_t *rungs(const gap_replay_result *result) {
+  json_t *object = json_object();
+  for (uint32_t i = 0; i < result->rung_count; i++)
+    json_object_set_new(
+        object, result->rung_name[i],
+        json_pack("{s:I, s:I}", "served", (json_int_t)result->rung_served[i], "us", (json_int_t)result->rung_us[i]));
+  return object;
+}
+
+static void put_memory(json_t *object, const gap_replay_result *result) {
+  double peak = (double)result->peak_live_bytes;
+  put_some(object, "cap_bytes", result->cap_bytes);
+  json_object_set_new(object, "fitted", json_boolean(result->fitted));
+  put_count(object, "peak_live_bytes", result->peak_live_bytes);
+  put_count(object, "peak_requested_live_bytes", result->peak_requested_live_bytes);
+  put_count(object, "peak_reserved_bytes", result->peak_reserved_bytes);
+  put_ratio(object, "peak_reserved_factor", (double)result->peak_reserved_bytes, peak);
+  put_some(object, "least_cap_bytes", result->least_cap_bytes);
+  put_ratio(object, "least_cap_factor", (double)result->least_cap_bytes, result->least_cap_bytes ? peak : 0);
+}
+
+static void put_time(json_t *object, const gap_replay_result *result) {
+  put_count(object, "driver_calls", result->driver_calls);
+  put_count(object, "driver_time_us", result->driver_time_us);
+  put_count(object, "background_time_us", result->background_time_us);
+  put_count(object, "stalls", result->stalls);
+  put_count(object, "stall_us", result->stall_us);
+  put_count(object, "longest_call_us", result->longest_call_us);
+  put_count(object, "recorded_us", result->recorded_us);
+  put_ratio(object, "late_driver_share", (double)(result->late_driver_us + result->late_background_us),
+            (double)result->late_recorded_us);
+  put_ratio(object, "late_driver_share_caller", (double)result->late_driver_us, (double)result->late_recorded_us);
+}
+
+static void put_growth(json_t *object, const gap_replay_result *result) {
+  double gib = (double)result->pages_grown * (double)GAP__PAGE / (double)((uint64_t)1 << 30);
+  put_count(object, "pages_grown", result->pages_grown);
+  put_count(object, "pages_made_ahead", result->pages_made_ahead);
+  put_count(object, "pages_stolen", result->pages_stolen);
+  json_object_set_new(object, "gib_grown", json_real(gib));
+  put_ratio(object, "growth_us_per_gib", (double)(result->growth_caller_us + result->growth_background_us), gib);
+  put_ratio(object, "growth_caller_us_per_gib", (double)result->growth_caller_us, gib);
+  put_ratio(object, "growth_background_us_per_gib", (double)result->growth_background_us, gib);
+}
+
+static void put_rest(json_t *object, const gap_replay_result *result) {
+  json_object_set_new(object, "failed_event", failure(result));
+  json_object_set_new(object, "rungs", rungs(result));
+  put_count(object, "num_alloc_retries", result->num_alloc_retries);
+  put_count(object, "trims", result->trims);
+  put_count(object, "unknown_frees", result->unknown_frees);
+  put_count(object, "checks", result->checks);
+  put_count(object, "events", result->events);
+  json_object_set_new(object, "seconds", json_real(result->seconds));
+  put_ratio(object, "events_per_second", (double)result->events, result->seconds);
+}
+
+char *gap_replay_json(const char *file, const gap_replay_result *result) {
+  json_t *object = json_object();
+  if (!object) return NULL;
+  json_object_set_new(object, "file", json_string(file));
+  put_count(object, "device", result->device);
+  json_object_set_new(object, "policy", json_string(gap_policy_name(result->policy)));
+  json_object_set_new(object, "conf", json_string(result->conf));
+  put_count(object, "lag_us", result->lag_us);
+  put_memory(object, result);
+  put_time(object, result);
+  put_growth(object, result);
+  put_rest(object, result);
+  char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
+  json_decref(object);
+  return line;
+}
