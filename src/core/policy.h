@@ -3,6 +3,8 @@
 #ifndef GAP_POLICY_H
 #define GAP_POLICY_H
 
+#include <stdatomic.h>
+
 #include "core/heap.h"
 
 struct gap__policy_state; /* the strategy's own */
@@ -20,8 +22,8 @@ struct gap__device {
   gap__oom_callback *oom_callback;
   void *oom_arg;
   char diagnosis[1024];             /* of the last failure; guarded by the strategy's device lock */
-  const struct gap__policy *current;
-  struct gap__policy_state *state[GAP__STRATEGY_COUNT];
+  _Atomic(const struct gap__policy *) current;                   /* serves new blocks */
+  _Atomic(struct gap__policy_state *) state[GAP__STRATEGY_COUNT]; /* NULL until first used; then fixed */
 };
 
 struct gap__policy {

@@ -1,0 +1,114 @@
+/* Blocks: a request takes the low end of an idle block, a freed block joins its idle neighbours. */
+#include "core/caching.h"
+
+static uint64_t live_size(uint64_t requested) {
+  return (requested + CACHING_MIN_BLOCK - 1) / CACHING_MIN_BLOCK * CACHING_MIN_BLOCK;
+}
+
+static bool worth_splitting(const struct caching *c, const struct caching_request *request, uint64_t has) {
+  uint64_t rest = has - request->bytes;
+  if (request->kind == GAP__KIND_SMALL) return rest >= CACHING_MIN_BLOCK;
+  return request->bytes < c->conf.max_split_size && rest > CACHING_SMALL_MAX;
+}
+
+/* Cuts `block` after `bytes`; the rest becomes an idle block. */
+static int cut(struct caching *c, uint32_t index, uint64_t bytes) {
+  int rc = gap__addrmap_reserve(&c->map);
+  uint32_t rest_index = rc ? 0 : gap__slab_take(&c->blocks);
+  if (!rest_index) return GAP_ENOMETA;
+  struct caching_block *block = caching_block_at(c, index), *rest = caching_block_at(c, rest_index);
+  *rest = (struct caching_block){
+      .node = {.major = block->node.major - bytes, .minor = block->node.minor + bytes, .tag = block->node.tag},
+      .prev = index,
+      .next = block->next};
+  if (block->next) caching_block_at(c, block->next)->prev = rest_index;
+  block->next = rest_index;
+  block->node.major = bytes;
+  gap__addrmap_put(&c->map, rest->node.minor, rest_index);
+  gap__caching_shelve(c, rest_index);
+  return 0;
+}
+
+static void count_live(struct caching *c, const struct caching_block *block, enum gap__stat_kind kind) {
+  struct gap__stats *stats = &c->stats;
+  int64_t bytes = (int64_t)block->node.major;
+  caching_count(stats->allocation, kind, 1);
+  caching_count(stats->allocated_bytes, kind, bytes);
+  caching_count(stats->active, kind, 1);
+  caching_count(stats->active_bytes, kind, bytes);
+  caching_count(stats->requested_bytes, kind, (int64_t)block->requested);
+  if (block->node.major >= c->conf.max_split_size) {
+    stats->oversize_allocations_allocated++;
+    if (++stats->oversize_allocations_current > stats->oversize_allocations_peak)
+      stats->oversize_allocations_peak = stats->oversize_allocations_current;
+  }
+  c->live_bytes += live_size(block->requested);
+  if ((int64_t)c->live_bytes > stats->live_bytes_peak) stats->live_bytes_peak = (int64_t)c->live_bytes;
+}
+
+/* The block has just been taken out of its bin. */
+int gap__caching_serve(struct caching *c, const struct caching_request *request, uint32_t index, gap_addr *out) {
+  struct caching_block *block = caching_block_at(c, index);
+  bool was_split = caching_is_split(block);
+  int64_t had = (int64_t)block->node.major;
+  bool cuts = worth_splitting(c, request, block->node.major);
+  if (cuts && cut(c, index, request->bytes)) {
+    gap__caching_shelve(c, index);
+    return GAP_ENOMETA;
+  }
+  int64_t taken = (int64_t)block->node.major;
+  if (cuts) {
+    caching_count(c->stats.inactive_split_bytes, request->kind, was_split ? -taken : had - taken);
+    if (!was_split) caching_count(c->stats.inactive_split, request->kind, 1);
+  } else if (was_split) {
+    caching_count(c->stats.inactive_split_bytes, request->kind, -taken);
+    caching_count(c->stats.inactive_split, request->kind, -1);
+  }
+  block->state = GAP__BLOCK_LIVE;
+  block->requested = request->requested;
+  count_live(c, block, request->kind);
+  *out = block->node.minor;
+  return 0;
+}
+
+/* `upper` becomes part of `lower`; neither lies in a bin. */
+static void join(struct caching *c, uint32_t lower_index, uint32_t upper_index) {
+  struct caching_block *lower = caching_block_at(c, lower_index), *upper = caching_block_at(c, upper_index);
+  lower->node.major += upper->node.major;
+  lower->next = upper->next;
+  if (upper->next) caching_block_at(c, upper->next)->prev = lower_index;
+  gap__addrmap_remove(&c->map, upper->node.minor);
+  gap__slab_give(&c->blocks, upper_index);
+}
+
+/* Takes an idle neighbour out of its bin; its size, or 0 when it is no idle block. */
+static int64_t take_neighbour(struct caching *c, uint32_t index) {
+  if (!index || caching_block_at(c, index)->state != GAP__BLOCK_IDLE) return 0;
+  gap__caching_unshelve(c, index);
+  return (int64_t)caching_block_at(c, index)->node.major;
+}
+
+void gap__caching_complete(struct caching *c, uint32_t index) {
+  struct caching_block *block = caching_block_at(c, index);
+  enum gap__stat_kind kind = caching_bin_at(c, block->node.tag)->kind;
+  struct gap__stats *stats = &c->stats;
+  caching_count(stats->active, kind, -1);
+  caching_count(stats->active_bytes, kind, -(int64_t)block->node.major);
+  caching_count(stats->requested_bytes, kind, -(int64_t)block->requested);
+  c->live_bytes -= live_size(block->requested);
+
+  uint32_t prev = block->prev, next = block->next;
+  int64_t below = take_neighbour(c, prev), above = take_neighbour(c, next);
+  if (above) join(c, index, next);
+  if (below) {
+    join(c, prev, index);
+    index = prev;
+  }
+  gap__caching_shelve(c, index);
+  block = caching_block_at(c, index);
+  bool split = caching_is_split(block);
+  int64_t blocks = split - (below > 0) - (above > 0);
+  int64_t bytes = (split ? (int64_t)block->node.major : 0) - below - above;
+  caching_count(stats->inactive_split, kind, blocks);
+  caching_count(stats->inactive_split_bytes, kind, bytes);
+}

@@ -1,0 +1,171 @@
+/* The walk over all blocks, and the checker: every invariant of caching.h, from the records alone. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/caching.h"
+
+static void describe(const struct caching *c, uint32_t index, const struct gap__tree_node *segment,
+                     struct gap__block_info *out) {
+  const struct caching_block *block = caching_block_at(c, index);
+  const struct caching_bin *bin = caching_bin_at(c, block->node.tag);
+  *out = (struct gap__block_info){.addr = block->node.minor,
+                                  .bytes = block->node.major,
+                                  .requested = block->state == GAP__BLOCK_IDLE ? 0 : block->requested,
+                                  .stream = bin->stream,
+                                  .pool = caching_pool_at(c, bin->pool)->id,
+                                  .state = block->state,
+                                  .is_large = bin->kind == GAP__KIND_LARGE,
+                                  .segment = segment->major,
+                                  .segment_bytes = segment->minor};
+}
+
+static int walk_segment(const struct caching *c, uint32_t at, gap__walk_fn *visit, void *arg) {
+  const struct gap__tree_node *segment = gap__tree_node_at(&c->segments, at);
+  int rc = 0;
+  for (uint32_t index = gap__addrmap_get(&c->map, segment->major); index && !rc;
+       index = caching_block_at(c, index)->next) {
+    struct gap__block_info info;
+    describe(c, index, segment, &info);
+    rc = visit(arg, &info);
+  }
+  return rc;
+}
+
+int gap__caching_walk(struct gap__policy_state *state, gap__walk_fn *visit, void *arg) {
+  struct caching *c = (struct caching *)state;
+  int rc = 0;
+  gap__lock(&c->lock);
+  for (uint32_t at = gap__tree_first(&c->segment_tree, &c->segments); at && !rc;
+       at = gap__tree_next(&c->segment_tree, &c->segments, at))
+    rc = walk_segment(c, at, visit, arg);
+  gap__unlock(&c->lock);
+  return rc;
+}
+
+struct audit {
+  struct caching *c;
+  char *text;
+  size_t bytes;
+  uint64_t held, live_blocks, live_bytes, active_blocks, active_bytes, split_blocks, split_bytes;
+  uint32_t blocks, idle, segments;
+};
+
+__attribute__((format(printf, 2, 3))) static int wrong(struct audit *audit, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  if (audit->bytes) vsnprintf(audit->text, audit->bytes, format, args);
+  va_end(args);
+  return GAP_ESTATE;
+}
+
+static bool in_bin(const struct caching *c, uint32_t index) {
+  const struct caching_block *block = caching_block_at(c, index);
+  const struct gap__tree *idle = &caching_bin_at(c, block->node.tag)->idle;
+  return gap__tree_at_least(idle, &c->blocks, block->node.major, block->node.minor) == index;
+}
+
+static void tally_block(struct audit *audit, const struct caching_block *block) {
+  audit->blocks++;
+  if (block->state == GAP__BLOCK_IDLE) {
+    audit->idle++;
+    if (!caching_is_split(block)) return;
+    audit->split_blocks++;
+    audit->split_bytes += block->node.major;
+    return;
+  }
+  audit->active_blocks++;
+  audit->active_bytes += block->node.major;
+  if (block->state != GAP__BLOCK_LIVE) return;
+  audit->live_blocks++;
+  audit->live_bytes += block->node.major;
+}
+
+static int audit_block(struct audit *audit, uint32_t index, uint32_t prev, uint64_t addr) {
+  const struct caching *c = audit->c;
+  const struct caching_block *block = caching_block_at(c, index);
+  bool idle = block->state == GAP__BLOCK_IDLE;
+  if (block->node.minor != addr || block->prev != prev)
+    return wrong(audit, "the block at %#" PRIx64 " does not follow its neighbour", block->node.minor);
+  if (gap__addrmap_get(&c->map, addr) != index) return wrong(audit, "the map does not know %#" PRIx64, addr);
+  if (block->node.major == 0 || block->node.major % CACHING_MIN_BLOCK)
+    return wrong(audit, "the block at %#" PRIx64 " has a size that is no multiple of 512", addr);
+  if (in_bin(c, index) != idle) return wrong(audit, "the block at %#" PRIx64 " lies in the wrong bin", addr);
+  if (idle && prev && caching_block_at(c, prev)->state == GAP__BLOCK_IDLE)
+    return wrong(audit, "two idle neighbours at %#" PRIx64 " were not merged", addr);
+  if ((block->state == GAP__BLOCK_PENDING) !=
+      (!idle && (block->events || (block->uses && block->state != GAP__BLOCK_LIVE))))
+    return wrong(audit, "the block at %#" PRIx64 " waits for nothing, or is used while it waits", addr);
+  tally_block(audit, block);
+  return 0;
+}
+
+static int audit_segment(struct audit *audit, uint32_t at) {
+  const struct gap__tree_node *segment = gap__tree_node_at(&audit->c->segments, at);
+  uint64_t addr = segment->major;
+  uint32_t prev = 0, index = gap__addrmap_get(&audit->c->map, addr);
+  for (; index; prev = index, index = caching_block_at(audit->c, index)->next) {
+    int rc = audit_block(audit, index, prev, addr);
+    if (rc) return rc;
+    addr += caching_block_at(audit->c, index)->node.major;
+  }
+  audit->segments++;
+  audit->held += segment->minor;
+  if (addr != segment->major + segment->minor)
+    return wrong(audit, "the blocks of the segment at %#" PRIx64 " do not add up to its size", segment->major);
+  return 0;
+}
+
+static int compare(struct audit *audit, const char *what, const struct gap__stat stat[GAP__KIND_COUNT],
+                   uint64_t found) {
+  int64_t sum = stat[GAP__KIND_SMALL].current + stat[GAP__KIND_LARGE].current;
+  if (stat[GAP__KIND_ALL].current == (int64_t)found && sum == (int64_t)found) return 0;
+  return wrong(audit, "%s is %" PRId64 " in the statistics (small and large %" PRId64 ") and %" PRIu64 " in the blocks",
+               what, stat[GAP__KIND_ALL].current, sum, found);
+}
+
+static int audit_statistics(struct audit *audit) {
+  const struct gap__stats *stats = &audit->c->stats;
+  int rc = compare(audit, "segment", stats->segment, audit->segments);
+  if (!rc) rc = compare(audit, "reserved_bytes", stats->reserved_bytes, audit->held);
+  if (!rc) rc = compare(audit, "allocation", stats->allocation, audit->live_blocks);
+  if (!rc) rc = compare(audit, "allocated_bytes", stats->allocated_bytes, audit->live_bytes);
+  if (!rc) rc = compare(audit, "active", stats->active, audit->active_blocks);
+  if (!rc) rc = compare(audit, "active_bytes", stats->active_bytes, audit->active_bytes);
+  if (!rc) rc = compare(audit, "inactive_split", stats->inactive_split, audit->split_blocks);
+  if (!rc) rc = compare(audit, "inactive_split_bytes", stats->inactive_split_bytes, audit->split_bytes);
+  return rc;
+}
+
+/* Every tree in order, and no block in a bin that no segment knows. */
+static int audit_bins(struct audit *audit) {
+  const struct caching *c = audit->c;
+  uint32_t shelved = 0;
+  for (uint32_t p = CACHING_DEFAULT_POOL; p; p = caching_pool_at(c, p)->next) {
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
+      for (uint32_t b = caching_pool_at(c, p)->bins[kind]; b; b = caching_bin_at(c, b)->next) {
+        if (!gap__tree_check(&caching_bin_at(c, b)->idle, &c->blocks)) return wrong(audit, "bin %u is out of order", b);
+        shelved += caching_bin_at(c, b)->idle.count;
+      }
+    }
+  }
+  if (shelved != audit->idle) return wrong(audit, "%u blocks lie in bins, %u are idle", shelved, audit->idle);
+  if (c->blocks.in_use != audit->blocks || c->map.count != audit->blocks)
+    return wrong(audit, "%u block records and %u map entries for %u blocks", c->blocks.in_use, c->map.count,
+                 audit->blocks);
+  return 0;
+}
+
+int gap__caching_check(struct gap__policy_state *state, char *text, size_t bytes) {
+  struct audit audit = {.c = (struct caching *)state, .text = text, .bytes = bytes};
+  struct caching *c = audit.c;
+  gap__lock(&c->lock);
+  int rc = gap__tree_check(&c->segment_tree, &c->segments) ? 0 : wrong(&audit, "the segments are out of order");
+  for (uint32_t at = gap__tree_first(&c->segment_tree, &c->segments); at && !rc;
+       at = gap__tree_next(&c->segment_tree, &c->segments, at))
+    rc = audit_segment(&audit, at);
+  if (!rc) rc = audit_bins(&audit);
+  if (!rc) rc = audit_statistics(&audit);
+  gap__unlock(&c->lock);
+  return rc;
+}

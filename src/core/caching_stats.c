@@ -1,0 +1,108 @@
+/* The statistics of caching_allocator: torch's memory_stats as counted, and what is computed when asked. */
+#include "core/caching.h"
+
+struct idle_tally {
+  uint64_t returnable, stuck, largest, count;
+};
+
+static void tally_bin(const struct caching *c, const struct caching_bin *bin, bool pinned, struct idle_tally *tally) {
+  for (uint32_t at = gap__tree_first(&bin->idle, &c->blocks); at; at = gap__tree_next(&bin->idle, &c->blocks, at)) {
+    const struct caching_block *block = caching_block_at(c, at);
+    if (pinned || caching_is_split(block)) tally->stuck += block->node.major;
+    else tally->returnable += block->node.major;
+    if (block->node.major > tally->largest && !pinned) tally->largest = block->node.major;
+    tally->count++;
+  }
+}
+
+static struct idle_tally tally_idle(const struct caching *c) {
+  struct idle_tally tally = {0};
+  for (uint32_t p = CACHING_DEFAULT_POOL; p; p = caching_pool_at(c, p)->next) {
+    const struct caching_pool *pool = caching_pool_at(c, p);
+    bool pinned = p != CACHING_DEFAULT_POOL && pool->use_count > 0;
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
+      for (uint32_t b = pool->bins[kind]; b; b = caching_bin_at(c, b)->next)
+        tally_bin(c, caching_bin_at(c, b), pinned, &tally);
+    }
+  }
+  return tally;
+}
+
+/* What one new segment could hold: room under the cap, and what the driver has. */
+static uint64_t room(const struct caching *c) {
+  uint64_t cap = c->dev->cap_bytes, held = c->dev->held_bytes, free_bytes = 0, total = 0;
+  uint64_t room = cap > held ? cap - held : cap ? 0 : UINT64_MAX;
+  if (gap__dev_mem_info(c->dev->dev, &free_bytes, &total) == 0 && free_bytes < room) room = free_bytes;
+  return room == UINT64_MAX ? 0 : room / CACHING_SEGMENT_ROUND * CACHING_SEGMENT_ROUND;
+}
+
+static uint64_t metadata_bytes(const struct caching *c) {
+  return sizeof *c + gap__slab_bytes(&c->blocks) + gap__slab_bytes(&c->bins) + gap__slab_bytes(&c->pools) +
+         gap__slab_bytes(&c->uses) + gap__slab_bytes(&c->pending) + gap__slab_bytes(&c->segments) +
+         gap__addrmap_bytes(&c->map);
+}
+
+static void add_stat(struct gap__stat *to, const struct gap__stat *from) {
+  to->current += from->current;
+  to->peak += from->peak;
+  to->allocated += from->allocated;
+  to->freed += from->freed;
+}
+
+static void add_counters(struct gap__stats *to, const struct gap__stats *from) {
+#define GAP_STAT_ARRAY(name, help) \
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) add_stat(&to->name[kind], &from->name[kind]);
+#define GAP_STAT_SCALAR(name, unit, help) to->name += from->name;
+#include "core/stats.def"
+  for (int rung = 0; rung < GAP__RUNG_COUNT; rung++) {
+    to->rung_count[rung] += from->rung_count[rung];
+    to->rung_us[rung] += from->rung_us[rung];
+  }
+}
+
+void gap__caching_stats(struct gap__policy_state *state, struct gap__stats *out) {
+  struct caching *c = (struct caching *)state;
+  int64_t max_split = out->max_split_size;
+  gap__lock(&c->lock);
+  struct idle_tally tally = tally_idle(c);
+  add_counters(out, &c->stats);
+  out->metadata_bytes += (int64_t)metadata_bytes(c);
+  gap__unlock(&c->lock);
+  out->max_split_size = max_split ? max_split : c->stats.max_split_size; /* a setting: one value, no sum */
+  out->idle_returnable_bytes += (int64_t)tally.returnable;
+  out->idle_stuck_bytes += (int64_t)tally.stuck;
+  out->idle_extents += (int64_t)tally.count;
+  uint64_t fresh = room(c);
+  int64_t servable = (int64_t)(tally.largest > fresh ? tally.largest : fresh);
+  if (servable > out->largest_servable_bytes) out->largest_servable_bytes = servable;
+}
+
+static void reset_peaks(struct caching *c) {
+  struct gap__stats *stats = &c->stats;
+#define GAP_STAT_ARRAY(name, help) \
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) stats->name[kind].peak = stats->name[kind].current;
+#include "core/stats.def"
+  stats->oversize_allocations_peak = stats->oversize_allocations_current;
+  stats->oversize_segments_peak = stats->oversize_segments_current;
+  stats->live_bytes_peak = (int64_t)c->live_bytes;
+}
+
+static void reset_accumulated(struct gap__stats *stats) {
+#define GAP_STAT_ARRAY(name, help) \
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) stats->name[kind].allocated = stats->name[kind].freed = 0;
+#include "core/stats.def"
+  stats->oversize_allocations_allocated = stats->oversize_allocations_freed = 0;
+  stats->oversize_segments_allocated = stats->oversize_segments_freed = 0;
+  stats->num_alloc_retries = stats->num_ooms = stats->num_sync_all_streams = 0;
+  stats->num_device_alloc = stats->num_device_free = 0;
+  stats->stalls = stats->stall_us = 0;
+  for (int rung = 0; rung < GAP__RUNG_COUNT; rung++) stats->rung_count[rung] = stats->rung_us[rung] = 0;
+}
+
+void gap__caching_reset(struct gap__policy_state *state, bool peaks, bool accumulated) {
+  struct caching *c = (struct caching *)state;
+  gap__lock(&c->lock);
+  if (peaks) reset_peaks(c);
+  if (accumulated) reset_accumulated(&c->stats);
+  gap__unlock(&c->lock);
+}
