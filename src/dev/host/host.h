@@ -1,7 +1,12 @@
 /* Real bytes without a GPU: chunks are pieces of a memfd, mapped at reserved addresses with mmap; streams are ordered
  * queues of operations that run when the test lets them.  Same semantics as the driver (whole chunks, aliasing, in-use
  * checks), so contents can be verified.  An access to an address whose mapping was removed while queued work still
- * used it is reported as a fault. */
+ * used it is reported as a fault.
+ *
+ * Every queued operation holds the mappings it touches from the call until it has run.  Waiting (event_wait, segment_free)
+ * runs queued work also in manual mode, as a device would get there: first the event's own stream, others only when that one
+ * is stuck on a wait_value; a value that nobody writes blocks for good.  A fresh chunk reads as zeros.  Chunks in host place
+ * come from a second region of the same size and do not count as device memory. */
 #ifndef GAP_HOST_H
 #define GAP_HOST_H
 
@@ -23,8 +28,12 @@ int gap__host_expect(struct gap__dev *, gap_addr, uint64_t bytes, uint64_t patte
 void gap__host_run(struct gap__dev *, gap_stream, uint64_t count);
 void gap__host_run_all(struct gap__dev *);
 void gap__host_stream_capture(struct gap__dev *, gap_stream, bool capturing);
-/* Uses of unmapped memory, wrong contents, unmapping under queued work, releases of unknown handles: must stay 0. */
+/* Uses of unmapped memory, wrong contents, unmapping under queued work, unknown handles and every other wrong use of the
+ * driver (all that gives GAP_EINVAL): must stay 0. */
 uint64_t gap__host_faults(struct gap__dev *);
-uint64_t gap__host_chunk_bytes(struct gap__dev *);
+uint64_t gap__host_chunk_bytes(struct gap__dev *); /* device memory given out, deferred releases included */
+/* Every mapping and segment in address order (sim.h has the record). */
+struct gap__sim_mapping;
+int gap__host_walk(struct gap__dev *, int (*visit)(void *arg, const struct gap__sim_mapping *), void *arg);
 
 #endif

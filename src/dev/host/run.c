@@ -1,0 +1,88 @@
+/* What queued operations do with the bytes, and what they hold until then. */
+#include <string.h>
+
+#include "dev/host/state.h"
+
+static unsigned char *bytes_at(gap_addr addr) { return (unsigned char *)(uintptr_t)addr; }
+
+/* The next mapping that an operation of `sequence` may use at `at`, or NULL. */
+static struct host_mapping *usable(struct host *host, gap_addr at, uint64_t sequence) {
+  struct host_mapping *mapping = gap__host_mapping_at(host, at);
+  return mapping && mapping->accessible && mapping->born <= sequence ? mapping : NULL;
+}
+
+static bool range_usable(struct host *host, gap_addr addr, uint64_t bytes, uint64_t sequence) {
+  if (addr >= GAP__SPACE_END || bytes > GAP__SPACE_END - addr) return false;
+  for (gap_addr at = addr; at < addr + bytes;) {
+    struct host_mapping *mapping = usable(host, at, sequence);
+    if (!mapping) return false;
+    at = mapping->addr + mapping->bytes;
+  }
+  return true;
+}
+
+/* Adds `change` to the uses of every mapping in the range that is still the one meant when the operation was queued. */
+static void count_uses(struct host *host, gap_addr addr, uint64_t bytes, uint64_t sequence, int change) {
+  for (gap_addr at = addr; at < addr + bytes;) {
+    struct host_mapping *mapping = usable(host, at, sequence);
+    if (mapping) mapping->uses += (uint32_t)change;
+    at = mapping ? mapping->addr + mapping->bytes : (at | (GAP__PAGE - 1)) + 1;
+  }
+}
+
+bool gap__host_hold(struct host *host, const struct host_op *op) {
+  if (!range_usable(host, op->addr, op->bytes, op->sequence)) return false;
+  if (op->kind == OP_COPY && !range_usable(host, op->src, op->bytes, op->sequence)) return false;
+  count_uses(host, op->addr, op->bytes, op->sequence, 1);
+  if (op->kind == OP_COPY) count_uses(host, op->src, op->bytes, op->sequence, 1);
+  return true;
+}
+
+static void let_go(struct host *host, const struct host_op *op) {
+  count_uses(host, op->addr, op->bytes, op->sequence, -1);
+  if (op->kind == OP_COPY) count_uses(host, op->src, op->bytes, op->sequence, -1);
+}
+
+static void fill(gap_addr addr, uint64_t bytes, uint64_t pattern) {
+  unsigned char *to = bytes_at(addr);
+  for (; bytes >= sizeof pattern; bytes -= sizeof pattern, to += sizeof pattern) memcpy(to, &pattern, sizeof pattern);
+  memcpy(to, &pattern, bytes);
+}
+
+static bool is_filled(gap_addr addr, uint64_t bytes, uint64_t pattern) {
+  const unsigned char *at = bytes_at(addr);
+  for (; bytes >= sizeof pattern; bytes -= sizeof pattern, at += sizeof pattern)
+    if (memcmp(at, &pattern, sizeof pattern) != 0) return false;
+  return memcmp(at, &pattern, bytes) == 0;
+}
+
+static void complete_event(struct host *host, const struct host_op *op) {
+  struct host_event *event = gap__slab_at(&host->events, (uint32_t)op->event);
+  if (event->generation == op->event >> 32) event->done = op->value; /* else destroyed meanwhile, which is allowed */
+}
+
+static void act(struct host *host, const struct host_op *op) {
+  switch (op->kind) {
+    case OP_FILL: fill(op->addr, op->bytes, op->value); break;
+    case OP_EXPECT: host->faults += !is_filled(op->addr, op->bytes, op->value); break;
+    case OP_COPY: memmove(bytes_at(op->addr), bytes_at(op->src), op->bytes); break;
+    case OP_WRITE: __atomic_store_n((uint32_t *)(uintptr_t)op->addr, (uint32_t)op->value, __ATOMIC_RELEASE); break;
+    case OP_EVENT: complete_event(host, op); break;
+    case OP_WAIT: break; /* the value is there */
+  }
+}
+
+static bool value_there(const struct host_op *op) {
+  return __atomic_load_n((const uint32_t *)(uintptr_t)op->addr, __ATOMIC_ACQUIRE) >= (uint32_t)op->value;
+}
+
+bool gap__host_execute(struct host *host, const struct host_op *op) {
+  bool valid = range_usable(host, op->addr, op->bytes, op->sequence) &&
+               (op->kind != OP_COPY || range_usable(host, op->src, op->bytes, op->sequence));
+  if (op->kind == OP_EVENT) valid = true;
+  if (valid && op->kind == OP_WAIT && !value_there(op)) return false;
+  if (valid) act(host, op);
+  else host->faults++; /* its memory was unmapped or replaced under it */
+  if (op->kind != OP_EVENT) let_go(host, op);
+  return true;
+}
