@@ -10,8 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum gap__strategy { GAP__STRATEGY_GAPLESS, GAP__STRATEGY_CACHING, GAP__STRATEGY_POOLED, GAP__STRATEGY_HEURISTIC,
-                     GAP__STRATEGY_COUNT };
+enum gap__strategy {
+  GAP__STRATEGY_GAPLESS,
+  GAP__STRATEGY_CACHING,
+  GAP__STRATEGY_POOLED,
+  GAP__STRATEGY_HEURISTIC,
+  GAP__STRATEGY_COUNT
+};
 enum gap__convert { GAP__CONVERT_OFF, GAP__CONVERT_SAFE_POINTS, GAP__CONVERT_GATED };
 
 enum gap__conf_source { GAP__CONF_DEFAULT, GAP__CONF_PYTORCH_ENV, GAP__CONF_GAPLESS_ENV, GAP__CONF_RUNTIME };
@@ -19,21 +24,22 @@ enum gap__conf_source { GAP__CONF_DEFAULT, GAP__CONF_PYTORCH_ENV, GAP__CONF_GAPL
 #define GAP__CONF_UNLIMITED UINT64_MAX
 #define GAP__CONF_POOL_SIZES_MAX 64
 
-/* A size that may be given in bytes or as a share of the device: exactly one is set; both 0 = not set. */
+/* A size that may be given in bytes or as a share of the device: at most one is above 0; both 0 and not given = not set. */
 struct gap__conf_amount {
   uint64_t bytes;
   double fraction; /* (0, 1] */
+  bool given;      /* tells reserve:0 (keep nothing free) from no reserve at all */
 };
 
 /* The values in force.  Field names are the keys. */
 struct gap__conf {
   /* torch 2.11 */
-  bool backend_async;            /* backend:cudaMallocAsync was asked for */
-  uint64_t max_split_size;       /* bytes; GAP__CONF_UNLIMITED */
-  uint64_t max_non_split_rounding; /* bytes */
-  double garbage_collection_threshold; /* 0 off */
+  bool backend_async;                    /* backend:cudaMallocAsync was asked for */
+  uint64_t max_split_size;               /* bytes; GAP__CONF_UNLIMITED */
+  uint64_t max_non_split_rounding;       /* bytes */
+  double garbage_collection_threshold;   /* 0 off */
   uint32_t roundup_power2_divisions[16]; /* slot i = 2^(20+i) bytes; 0 = plain rounding */
-  uint64_t large_segment_size;   /* bytes, 20 MiB */
+  uint64_t large_segment_size;           /* bytes, 20 MiB */
   bool expandable_segments;
   bool release_lock_on_cudamalloc;
   double per_process_memory_fraction; /* 1.0 */
@@ -43,25 +49,27 @@ struct gap__conf {
   bool pinned_use_background_threads;
   uint64_t pinned_reserve_segment_size; /* bytes; 0 off */
   /* ours */
-  bool backend_gapless;          /* backend:gapless, or one of the article's words */
+  bool backend_gapless; /* backend:gapless, or one of the article's words */
   enum gap__strategy strategy;
-  struct gap__conf_amount max_memory; /* the cap on held bytes; not set: the card */
-  uint64_t granularity;          /* bytes a request is rounded to: 512 */
-  uint64_t chunk_max;            /* bytes, 2 MiB */
+  struct gap__conf_amount max_memory;            /* the cap on held bytes; not set: the card */
+  uint64_t granularity;                          /* bytes a request is rounded to: 512 */
+  uint64_t chunk_max;                            /* bytes, 2 MiB */
   uint64_t pool_sizes[GAP__CONF_POOL_SIZES_MAX]; /* bytes, ascending */
   uint32_t pool_size_count;
-  double grow_limit;             /* held may grow to this x peak live before idle pages are stolen; 1.05 */
+  double grow_limit;               /* held may grow to this x peak live before idle pages are stolen; 1.05 */
   struct gap__conf_amount reserve; /* kept free for neighbours; not set: 512 MiB when there is no cap, else 0 */
   enum gap__convert convert;
-  uint64_t trim_after_ms;        /* 0 off */
-  uint32_t nmalloc;              /* whole ladders tried before the error; 1 */
-  bool overflow;                 /* host memory behind device addresses: needs tiers */
-  uint64_t overflow_bytes;       /* 0: by the tier's budget */
-  bool page_maker;               /* make pages ahead of need, off the hot path; True */
-  int log_level;                 /* 0 errors .. 3 debug; 1 */
+  uint64_t trim_after_ms;  /* 0 off */
+  uint32_t nmalloc;        /* whole ladders tried before the error; 1 */
+  bool overflow;           /* host memory behind device addresses: needs tiers */
+  uint64_t overflow_bytes; /* 0: by the tier's budget */
+  bool page_maker;         /* make pages ahead of need, off the hot path; True */
+  int log_level;           /* 0 errors .. 3 debug; 1 */
   bool strict;
-  bool scrub;                    /* freed memory is overwritten before it serves another owner */
+  bool scrub;                             /* freed memory is overwritten before it serves another owner */
   char tiers[256], plan[256], trace[256]; /* as written; "" = not set */
+  /* Not a key: PYTORCH_NO_CUDA_MEMORY_CACHING, read by gap__conf_apply_env. */
+  bool no_caching;
 };
 
 /* One message about a string.  `line` is what a person reads: it quotes the string and says what would be right. */
@@ -71,9 +79,10 @@ struct gap__conf_message {
 };
 struct gap__conf_report {
   struct gap__conf_message messages[32];
-  uint32_t count;   /* kept; further ones are only counted */
+  uint32_t count; /* kept; further ones are only counted */
   uint32_t dropped;
   uint32_t errors, warnings; /* totals */
+  uint32_t unknown;          /* items of either kind whose key nobody knows */
 };
 
 struct gap__conf_set; /* values with provenance */
@@ -83,31 +92,38 @@ struct gap__conf_set *gap__conf_new(void);
 void gap__conf_free(struct gap__conf_set *);
 /* Applies a string on behalf of `source`; `variable` names it in messages ("GAPLESS_CONF", "command line").
  * A string replaces what the same source said before; the empty string resets that source.  All or nothing: on an error
- * (bad value; with strict also an unknown key) nothing of the string is applied.  0, GAP_EKEY or GAP_EVALUE. */
+ * (bad value; with strict also an unknown key) nothing of the string is applied.  `report` is added to, never cleared: begin
+ * with a zeroed one; it may be NULL.  0, GAP_EKEY, GAP_EVALUE, or GAP_ENOMETA when host memory is exhausted. */
 int gap__conf_apply(struct gap__conf_set *, enum gap__conf_source source, const char *variable, const char *string,
                     struct gap__conf_report *);
-/* Applies the environment through `get` (getenv in programs, a fake one in tests). */
+/* Applies the environment through `get` (getenv in programs, a fake one in tests); a variable that is not set resets its
+ * source. Every variable is tried; returns the first error. */
 int gap__conf_apply_env(struct gap__conf_set *, const char *(*get)(const char *name), struct gap__conf_report *);
+/* The program has started: from now on the keys that are not mutable keep the value they have, and a string that wants
+ * another one gets a warning. Without this call every key can be set at any time. */
+void gap__conf_freeze(struct gap__conf_set *);
+/* Valid until the set is freed; the values change with the next apply. Not thread-safe: the owner of the set locks. */
 const struct gap__conf *gap__conf_values(const struct gap__conf_set *);
 
 /* The table, for `gapless conf`, docs and tests. */
 struct gap__conf_option {
-  const char *key;      /* "max_split_size_mb" */
-  const char *type;     /* "MiB", "size", "bool", "real", "words", ... */
-  const char *range;    /* "20 or more, or unset" */
+  const char *key;   /* "max_split_size_mb" */
+  const char *type;  /* "MiB", "size", "bool", "real", "words", ... */
+  const char *range; /* "20 or more, or unset" */
   const char *unit;
   const char *default_text;
-  const char *help;     /* a sentence */
-  bool torch;           /* a key of torch 2.11; else ours or the article's */
-  bool mutable_;        /* takes effect at run time */
+  const char *help; /* a sentence */
+  bool torch;       /* a key of torch 2.11; else ours or the article's */
+  bool mutable_;    /* takes effect at run time */
 };
 uint32_t gap__conf_option_count(void);
 const struct gap__conf_option *gap__conf_option_at(uint32_t index);
-/* The value in force as text ("unlimited", "20 MiB"), and who set it. */
+/* The value in force as text ("unlimited", "20 MiB"), and who set it. Texts that are values can be parsed again. */
 void gap__conf_value_text(const struct gap__conf_set *, uint32_t index, char *out, size_t bytes);
 enum gap__conf_source gap__conf_value_source(const struct gap__conf_set *, uint32_t index, const char **variable);
 
-/* Rounds a request by granularity and roundup_power2_divisions; see facts: torch 2.11's rule. bytes >= 1. */
+/* Rounds a request by roundup_power2_divisions (torch 2.11's rule: 512 bytes, or a share of the power of two below), then
+ * to the granularity. bytes >= 1; never wraps: what would pass 2^64 becomes UINT64_MAX. */
 uint64_t gap__conf_round(const struct gap__conf *, uint64_t bytes);
 
 #endif

@@ -10,12 +10,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* assert() that also holds in a release build. */
-#define FUZZ_CHECK(condition)                                                       \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition);       \
-      abort();                                                                      \
-    }                                                                               \
+#define FUZZ_CHECK(condition) \
+  do { \
+    if (!(condition)) { \
+      fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition); \
+      abort(); \
+    } \
   } while (0)
 
 #endif

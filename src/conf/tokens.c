@@ -1,0 +1,69 @@
+#include "conf/tokens.h"
+
+#include <string.h>
+
+bool gap__conf_is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static struct gap__conf_span trim(struct gap__conf_span span) {
+  while (span.length && gap__conf_is_blank(span.start[0])) span.start++, span.length--;
+  while (span.length && gap__conf_is_blank(span.start[span.length - 1])) span.length--;
+  return span;
+}
+
+struct gap__conf_span gap__conf_unquote(const char *string, bool *quoted) {
+  struct gap__conf_span span = trim((struct gap__conf_span){string, strlen(string)});
+  char first = span.length >= 2 ? span.start[0] : 0;
+  *quoted = (first == '"' || first == '\'') && span.start[span.length - 1] == first;
+  if (*quoted) span = trim((struct gap__conf_span){span.start + 1, span.length - 2});
+  return span;
+}
+
+bool gap__conf_squeeze(struct gap__conf_span span, char *out, size_t bytes) {
+  size_t length = 0;
+  for (size_t i = 0; i < span.length; i++) {
+    if (gap__conf_is_blank(span.start[i])) continue;
+    if (length + 1 == bytes) {
+      out[length] = 0;
+      return false;
+    }
+    out[length++] = span.start[i];
+  }
+  out[length] = 0;
+  return true;
+}
+
+/* The item runs to the next comma outside a bracket. Brackets do not nest in this grammar: one flag suffices. */
+static struct gap__conf_span take_item(struct gap__conf_span *rest, bool *bracket_open) {
+  size_t end = 0;
+  *bracket_open = false;
+  for (; end < rest->length && (*bracket_open || rest->start[end] != ','); end++) {
+    if (rest->start[end] == '[') *bracket_open = true;
+    if (rest->start[end] == ']') *bracket_open = false;
+  }
+  struct gap__conf_span item = {rest->start, end};
+  size_t used = end < rest->length ? end + 1 : end;
+  rest->start += used;
+  rest->length -= used;
+  return trim(item);
+}
+
+static void split(struct gap__conf_item *item) {
+  struct gap__conf_span whole = item->whole;
+  size_t at = 0;
+  while (at < whole.length && whole.start[at] != ':' && whole.start[at] != '=') at++;
+  item->separator = at < whole.length ? whole.start[at] : 0;
+  size_t value_at = item->separator ? at + 1 : at;
+  item->raw_value = trim((struct gap__conf_span){whole.start + value_at, whole.length - value_at});
+  (void)gap__conf_squeeze((struct gap__conf_span){whole.start, at}, item->key, sizeof item->key);
+  item->value_too_long = !gap__conf_squeeze(item->raw_value, item->value, sizeof item->value);
+}
+
+bool gap__conf_next_item(struct gap__conf_span *rest, struct gap__conf_item *out) {
+  while (rest->length) {
+    out->whole = take_item(rest, &out->bracket_open);
+    if (!out->whole.length) continue;
+    split(out);
+    return true;
+  }
+  return false;
+}
