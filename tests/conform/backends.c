@@ -1,0 +1,517 @@
+/* The rules of dev.h, one test a rule, the same for every backend.  A backend joins by an entry in `backends`; contents are
+ * checked where it keeps bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "dev/host/host.h"
+#include "dev/sim/sim.h"
+
+#define PAGE GAP__PAGE
+#define TOTAL (64 * PAGE)
+
+struct backend {
+  const char *name;
+  int (*create)(uint64_t total_bytes, struct gap__dev **out); /* queued work stays pending until settle */
+  void (*settle)(struct gap__dev *);                          /* all queued work completes */
+  /* NULL where there are no bytes */
+  int (*fill)(struct gap__dev *, gap_addr, uint64_t bytes, uint64_t pattern, gap_stream);
+  int (*expect)(struct gap__dev *, gap_addr, uint64_t bytes, uint64_t pattern, gap_stream);
+  uint64_t (*faults)(struct gap__dev *);
+  void (*capture)(struct gap__dev *, gap_stream, bool);
+};
+
+static int create_sim(uint64_t total, struct gap__dev **out) {
+  return gap__sim_create(3, &(struct gap__sim_params){.total_bytes = total, .lag_us = 5000}, out);
+}
+static void settle_sim(struct gap__dev *dev) { gap__sim_clock_advance(dev, 20000000); }
+static int create_host(uint64_t total, struct gap__dev **out) {
+  return gap__host_create(3, &(struct gap__host_params){.total_bytes = total, .manual = true}, out);
+}
+
+static const struct backend backends[] = {
+    {.name = "sim", .create = create_sim, .settle = settle_sim, .capture = gap__sim_stream_capture},
+    {.name = "host",
+     .create = create_host,
+     .settle = gap__host_run_all,
+     .fill = gap__host_fill,
+     .expect = gap__host_expect,
+     .faults = gap__host_faults,
+     .capture = gap__host_stream_capture},
+};
+
+struct fixture {
+  const struct backend *backend;
+  struct gap__dev *dev;
+};
+
+static int set_up(void **state) {
+  struct fixture *fixture = malloc(sizeof *fixture);
+  fixture->backend = *state;
+  *state = fixture;
+  return fixture->backend->create(TOTAL, &fixture->dev);
+}
+static int tear_down(void **state) {
+  struct fixture *fixture = *state;
+  gap__dev_destroy(fixture->dev);
+  free(fixture);
+  return 0;
+}
+static struct gap__dev *dev_of(void **state) { return ((struct fixture *)*state)->dev; }
+
+static void fill(void **state, gap_addr addr, uint64_t bytes, uint64_t pattern) {
+  const struct fixture *f = *state;
+  if (f->backend->fill) assert_int_equal(f->backend->fill(f->dev, addr, bytes, pattern, 7), 0);
+}
+static void expect(void **state, gap_addr addr, uint64_t bytes, uint64_t pattern) {
+  const struct fixture *f = *state;
+  if (f->backend->expect) assert_int_equal(f->backend->expect(f->dev, addr, bytes, pattern, 7), 0);
+}
+static void settle(void **state) { ((struct fixture *)*state)->backend->settle(dev_of(state)); }
+static void assert_no_fault(void **state) {
+  const struct fixture *f = *state;
+  if (f->backend->faults) assert_int_equal(f->backend->faults(f->dev), 0);
+}
+
+static gap_addr window(struct gap__dev *dev, uint64_t bytes) {
+  gap_addr addr = 0;
+  assert_int_equal(gap__dev_reserve(dev, bytes, PAGE, &addr), 0);
+  return addr;
+}
+static gap__chunk chunk(struct gap__dev *dev, uint64_t bytes) {
+  gap__chunk made = 0;
+  assert_int_equal(gap__dev_chunk_create(dev, bytes, GAP__PLACE_DEVICE, &made), 0);
+  assert_true(made != 0);
+  return made;
+}
+static void map(struct gap__dev *dev, gap_addr addr, uint64_t bytes, gap__chunk which) {
+  assert_int_equal(gap__dev_map(dev, addr, bytes, which), 0);
+  assert_int_equal(gap__dev_set_access(dev, addr, bytes), 0);
+}
+static uint64_t free_bytes(struct gap__dev *dev) {
+  uint64_t left = 0, total = 0;
+  assert_int_equal(gap__dev_mem_info(dev, &left, &total), 0);
+  assert_int_equal(total, TOTAL);
+  return left;
+}
+static gap__event event(struct gap__dev *dev) {
+  gap__event made = 0;
+  assert_int_equal(gap__dev_event_create(dev, 7, &made), 0);
+  assert_true(made != 0);
+  return made;
+}
+#define assert_refused(call) \
+  do { \
+    int refused_rc = (call); \
+    assert_true(refused_rc == GAP_EINVAL || refused_rc == GAP_EDEVICE); \
+  } while (0)
+
+static void test_caps(void **state) {
+  const struct gap__dev *dev = dev_of(state);
+  assert_int_equal(dev->caps.total_bytes, TOTAL);
+  assert_int_equal(dev->caps.granularity_bytes, PAGE);
+  assert_true(dev->caps.vmm);
+  assert_int_equal(dev->ordinal, 3);
+}
+
+static void test_windows_are_aligned_and_apart(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr seen[8];
+  for (unsigned i = 0; i < 8; i++) {
+    uint64_t align = PAGE << i;
+    assert_int_equal(gap__dev_reserve(dev, 5 * PAGE, align, &seen[i]), 0);
+    assert_int_equal(seen[i] % align, 0);
+    for (unsigned j = 0; j < i; j++) assert_true(seen[j] + 5 * PAGE <= seen[i] || seen[i] + 5 * PAGE <= seen[j]);
+  }
+  for (unsigned i = 0; i < 8; i++) assert_int_equal(gap__dev_unreserve(dev, seen[i], 5 * PAGE), 0);
+  assert_refused(gap__dev_unreserve(dev, seen[0], 5 * PAGE));
+}
+
+static void test_windows_cost_no_memory(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  window(dev, (uint64_t)64 << 30);
+  assert_int_equal(free_bytes(dev), TOTAL);
+}
+
+static void test_unreserve_needs_the_whole_empty_window(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 4 * PAGE);
+  map(dev, addr + PAGE, PAGE, chunk(dev, PAGE));
+  assert_refused(gap__dev_unreserve(dev, addr, 4 * PAGE));
+  assert_int_equal(gap__dev_unmap(dev, addr + PAGE, PAGE), 0);
+  assert_refused(gap__dev_unreserve(dev, addr, 2 * PAGE));
+  assert_refused(gap__dev_unreserve(dev, addr + PAGE, 3 * PAGE));
+  assert_int_equal(gap__dev_unreserve(dev, addr, 4 * PAGE), 0);
+}
+
+static void test_chunk_maps_whole(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 8 * PAGE);
+  gap__chunk c = chunk(dev, 4 * PAGE);
+  assert_refused(gap__dev_map(dev, addr, 2 * PAGE, c));
+  assert_refused(gap__dev_map(dev, addr, 8 * PAGE, c));
+  map(dev, addr, 4 * PAGE, c);
+  assert_refused(gap__dev_unmap(dev, addr, 2 * PAGE));
+  assert_refused(gap__dev_unmap(dev, addr + 2 * PAGE, 2 * PAGE));
+  assert_refused(gap__dev_unmap(dev, addr, 8 * PAGE));
+  assert_int_equal(gap__dev_unmap(dev, addr, 4 * PAGE), 0);
+  assert_refused(gap__dev_unmap(dev, addr, 4 * PAGE));
+}
+
+static void test_unmap_takes_exactly_one_mapping(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 2 * PAGE);
+  map(dev, addr, PAGE, chunk(dev, PAGE));
+  map(dev, addr + PAGE, PAGE, chunk(dev, PAGE));
+  assert_refused(gap__dev_unmap(dev, addr, 2 * PAGE));
+  assert_int_equal(gap__dev_unmap(dev, addr + PAGE, PAGE), 0);
+  assert_int_equal(gap__dev_unmap(dev, addr, PAGE), 0);
+}
+
+static void test_no_map_over_a_mapping_or_outside_windows(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 4 * PAGE);
+  gap__chunk one = chunk(dev, PAGE), two = chunk(dev, 2 * PAGE);
+  map(dev, addr + PAGE, PAGE, one);
+  assert_refused(gap__dev_map(dev, addr, 2 * PAGE, two));
+  assert_refused(gap__dev_map(dev, addr + PAGE, 2 * PAGE, two));
+  assert_refused(gap__dev_map(dev, addr + 3 * PAGE, 2 * PAGE, two));
+  assert_refused(gap__dev_map(dev, PAGE, PAGE, one));
+  assert_int_equal(gap__dev_map(dev, addr + 2 * PAGE, 2 * PAGE, two), 0);
+}
+
+static void test_unknown_handles(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, PAGE);
+  gap__chunk c = chunk(dev, PAGE);
+  gap__event e = event(dev);
+  assert_int_equal(gap__dev_chunk_release(dev, c), 0);
+  assert_int_equal(gap__dev_event_destroy(dev, e), 0);
+  const uint64_t wrong[] = {0, 12345, UINT64_MAX, c};
+  for (unsigned i = 0; i < 4; i++) {
+    assert_refused(gap__dev_chunk_release(dev, wrong[i]));
+    assert_refused(gap__dev_map(dev, addr, PAGE, wrong[i]));
+  }
+  assert_refused(gap__dev_event_query(dev, e));
+  assert_refused(gap__dev_event_record(dev, e, 7));
+  assert_refused(gap__dev_event_wait(dev, e));
+  assert_refused(gap__dev_event_destroy(dev, e));
+  gap__chunk next = chunk(dev, PAGE); /* the record is reused: the old handle stays unknown */
+  assert_refused(gap__dev_chunk_release(dev, c));
+  assert_int_equal(gap__dev_chunk_release(dev, next), 0);
+}
+
+static void test_alias_sees_the_same_bytes(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr one = window(dev, 4 * PAGE), other = window(dev, 4 * PAGE);
+  gap__chunk c = chunk(dev, 2 * PAGE);
+  map(dev, one, 2 * PAGE, c);
+  map(dev, other + PAGE, 2 * PAGE, c);
+  assert_int_equal(free_bytes(dev), TOTAL - 2 * PAGE);
+  fill(state, one, 2 * PAGE, 0x1122334455667788);
+  expect(state, other + PAGE, 2 * PAGE, 0x1122334455667788);
+  settle(state);
+  assert_int_equal(gap__dev_unmap(dev, one, 2 * PAGE), 0);
+  expect(state, other + PAGE, 2 * PAGE, 0x1122334455667788);
+  settle(state);
+  assert_no_fault(state);
+}
+
+static void test_access_spans_neighbours_but_no_hole(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 8 * PAGE);
+  assert_int_equal(gap__dev_map(dev, addr, PAGE, chunk(dev, PAGE)), 0);
+  assert_int_equal(gap__dev_map(dev, addr + PAGE, 2 * PAGE, chunk(dev, 2 * PAGE)), 0);
+  assert_int_equal(gap__dev_set_access(dev, addr, 3 * PAGE), 0);
+  fill(state, addr, 3 * PAGE, 42);
+  settle(state);
+  assert_no_fault(state);
+  assert_refused(gap__dev_set_access(dev, addr, 4 * PAGE));
+  assert_refused(gap__dev_set_access(dev, addr, 2 * PAGE));
+  assert_refused(gap__dev_set_access(dev, addr + 4 * PAGE, PAGE));
+}
+
+static void test_no_use_before_access(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 2 * PAGE);
+  map(dev, addr, PAGE, chunk(dev, PAGE));
+  assert_int_equal(gap__dev_map(dev, addr + PAGE, PAGE, chunk(dev, PAGE)), 0);
+  assert_refused(gap__dev_copy(dev, addr + PAGE, addr, 512, 7));
+  assert_refused(gap__dev_copy(dev, addr, addr + PAGE - 256, 512, 7));
+  assert_int_equal(gap__dev_set_access(dev, addr + PAGE, PAGE), 0);
+  assert_int_equal(gap__dev_copy(dev, addr + PAGE, addr, 512, 7), 0);
+}
+
+static void test_memory_is_finite(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap__chunk c = chunk(dev, TOTAL - PAGE), none = 99;
+  assert_int_equal(gap__dev_chunk_create(dev, 2 * PAGE, GAP__PLACE_DEVICE, &none), GAP_ENOMEM);
+  assert_int_equal(none, 99);
+  gap_addr segment = 0;
+  assert_int_equal(gap__dev_segment_alloc(dev, 2 * PAGE, &segment), GAP_ENOMEM);
+  assert_int_equal(gap__dev_segment_alloc(dev, UINT64_MAX, &segment), GAP_ENOMEM);
+  assert_int_equal(gap__dev_segment_alloc(dev, PAGE, &segment), 0);
+  assert_int_equal(free_bytes(dev), 0);
+  assert_int_equal(gap__dev_chunk_release(dev, c), 0);
+  assert_int_equal(free_bytes(dev), TOTAL - PAGE);
+}
+
+static void test_any_free_memory_serves_a_chunk(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap__chunk small[64];
+  for (unsigned i = 0; i < 64; i++) small[i] = chunk(dev, PAGE);
+  for (unsigned i = 0; i < 64; i += 2) assert_int_equal(gap__dev_chunk_release(dev, small[i]), 0);
+  gap_addr addr = window(dev, 32 * PAGE);
+  map(dev, addr, 32 * PAGE, chunk(dev, 32 * PAGE)); /* physical gaps do not matter */
+  fill(state, addr, 32 * PAGE, 0xabcdef);
+  expect(state, addr, 32 * PAGE, 0xabcdef);
+  settle(state);
+  assert_no_fault(state);
+}
+
+static void test_release_waits_for_the_last_unmap(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 4 * PAGE);
+  gap__chunk c = chunk(dev, 2 * PAGE);
+  map(dev, addr, 2 * PAGE, c);
+  map(dev, addr + 2 * PAGE, 2 * PAGE, c);
+  fill(state, addr, PAGE, 5);
+  settle(state);
+  assert_int_equal(gap__dev_chunk_release(dev, c), 0);
+  assert_int_equal(free_bytes(dev), TOTAL - 2 * PAGE);
+  expect(state, addr + 2 * PAGE, PAGE, 5); /* the mappings still work */
+  settle(state);
+  assert_no_fault(state);
+  assert_refused(gap__dev_chunk_release(dev, c));
+  assert_int_equal(gap__dev_unmap(dev, addr, 2 * PAGE), 0);
+  assert_int_equal(free_bytes(dev), TOTAL - 2 * PAGE);
+  assert_int_equal(gap__dev_unmap(dev, addr + 2 * PAGE, 2 * PAGE), 0);
+  assert_int_equal(free_bytes(dev), TOTAL);
+}
+
+static void test_host_chunks_lie_beside_device_chunks(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  if (!dev->caps.host_chunks) skip();
+  gap_addr addr = window(dev, 2 * PAGE);
+  gap__chunk c = 0;
+  assert_int_equal(gap__dev_chunk_create(dev, PAGE, GAP__PLACE_HOST, &c), 0);
+  assert_int_equal(free_bytes(dev), TOTAL);
+  assert_int_equal(gap__dev_map(dev, addr, PAGE, c), 0);
+  assert_int_equal(gap__dev_map(dev, addr + PAGE, PAGE, chunk(dev, PAGE)), 0);
+  assert_int_equal(gap__dev_set_access(dev, addr, 2 * PAGE), 0);
+  fill(state, addr, 2 * PAGE, 77);
+  expect(state, addr + PAGE / 2, PAGE, 77);
+  settle(state);
+  assert_no_fault(state);
+}
+
+static void test_segments(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr one = 0, two = 0;
+  assert_int_equal(gap__dev_segment_alloc(dev, 3 * PAGE, &one), 0);
+  assert_int_equal(gap__dev_segment_alloc(dev, PAGE, &two), 0);
+  assert_true(one % PAGE == 0 && two % PAGE == 0);
+  assert_int_equal(free_bytes(dev), TOTAL - 4 * PAGE);
+  fill(state, one, 3 * PAGE, 1);
+  fill(state, two, PAGE, 2);
+  expect(state, one, 3 * PAGE, 1);
+  assert_refused(gap__dev_unmap(dev, two, PAGE));
+  assert_refused(gap__dev_set_access(dev, two, PAGE));
+  assert_refused(gap__dev_segment_free(dev, one + PAGE));
+  gap_addr mapped = window(dev, PAGE);
+  map(dev, mapped, PAGE, chunk(dev, PAGE));
+  assert_refused(gap__dev_segment_free(dev, mapped));
+  assert_int_equal(gap__dev_segment_free(dev, one), 0);
+  assert_refused(gap__dev_segment_free(dev, one));
+  assert_int_equal(free_bytes(dev), TOTAL - 2 * PAGE);
+}
+
+static void test_segment_free_waits_for_the_device(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr segment = 0;
+  assert_int_equal(gap__dev_segment_alloc(dev, PAGE, &segment), 0);
+  gap__event e = event(dev), other = event(dev);
+  fill(state, segment, PAGE, 9);
+  assert_int_equal(gap__dev_event_record(dev, e, 7), 0);
+  assert_int_equal(gap__dev_event_record(dev, other, 8), 0);
+  assert_int_equal(gap__dev_event_query(dev, e), GAP_EAGAIN);
+  assert_int_equal(gap__dev_segment_free(dev, segment), 0);
+  assert_int_equal(gap__dev_event_query(dev, e), 0);
+  assert_int_equal(gap__dev_event_query(dev, other), 0);
+  assert_no_fault(state);
+}
+
+static void test_events(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap__event e = event(dev), later = event(dev);
+  assert_int_equal(gap__dev_event_query(dev, e), 0); /* never recorded */
+  assert_int_equal(gap__dev_event_wait(dev, e), 0);
+  assert_int_equal(gap__dev_event_record(dev, e, 7), 0);
+  assert_int_equal(gap__dev_event_query(dev, e), GAP_EAGAIN);
+  settle(state);
+  assert_int_equal(gap__dev_event_query(dev, e), 0);
+  assert_int_equal(gap__dev_event_record(dev, e, 7), 0); /* again */
+  assert_int_equal(gap__dev_event_record(dev, later, 7), 0);
+  assert_int_equal(gap__dev_event_query(dev, e), GAP_EAGAIN);
+  assert_int_equal(gap__dev_event_wait(dev, later), 0);
+  assert_int_equal(gap__dev_event_query(dev, e), 0); /* stream order */
+  assert_int_equal(gap__dev_event_record(dev, e, 7), 0);
+  assert_int_equal(gap__dev_event_destroy(dev, e), 0); /* pending */
+  settle(state);
+  assert_no_fault(state);
+}
+
+static void test_captured_events_are_not_queried(void **state) {
+  const struct fixture *f = *state;
+  struct gap__dev *dev = f->dev;
+  if (!f->backend->capture) skip();
+  bool capturing = true;
+  gap__event e = event(dev);
+  assert_int_equal(gap__dev_stream_capturing(dev, 7, &capturing), 0);
+  assert_false(capturing);
+  f->backend->capture(dev, 7, true);
+  assert_int_equal(gap__dev_stream_capturing(dev, 7, &capturing), 0);
+  assert_true(capturing);
+  assert_int_equal(gap__dev_event_record(dev, e, 7), 0);
+  assert_int_equal(gap__dev_event_query(dev, e), GAP_EDEVICE);
+  assert_int_equal(gap__dev_event_wait(dev, e), GAP_EDEVICE);
+  f->backend->capture(dev, 7, false);
+  assert_int_equal(gap__dev_event_record(dev, e, 7), 0);
+  assert_int_equal(gap__dev_event_wait(dev, e), 0);
+}
+
+static void test_stream_ids(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  uint64_t zero = 0, one = 0, own = 0, other = 0, again = 0;
+  assert_int_equal(gap__dev_stream_id(dev, 0, &zero), 0);
+  assert_int_equal(gap__dev_stream_id(dev, 1, &one), 0);
+  assert_int_equal(gap__dev_stream_id(dev, 2, &own), 0);
+  assert_int_equal(gap__dev_stream_id(dev, 7, &other), 0);
+  assert_int_equal(gap__dev_stream_id(dev, 7, &again), 0);
+  assert_true(zero == one && other == again);
+  assert_true(own != zero && other != zero && other != own);
+}
+
+static void test_copy_in_stream_order(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr addr = window(dev, 4 * PAGE);
+  map(dev, addr, PAGE, chunk(dev, PAGE));
+  map(dev, addr + PAGE, PAGE, chunk(dev, PAGE));
+  fill(state, addr, PAGE, 1);
+  assert_int_equal(gap__dev_copy(dev, addr + PAGE, addr, PAGE, 7), 0);
+  fill(state, addr, PAGE, 2);
+  expect(state, addr + PAGE, PAGE, 1);
+  expect(state, addr, PAGE, 2);
+  gap__event e = event(dev);
+  assert_int_equal(gap__dev_event_record(dev, e, 7), 0);
+  assert_int_equal(gap__dev_event_wait(dev, e), 0);
+  assert_no_fault(state);
+}
+
+static void test_wait_value_blocks_its_stream_only(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  if (!dev->caps.wait_values) {
+    assert_int_equal(gap__dev_wait_value(dev, 7, PAGE, 1), GAP_ENOTSUP);
+    assert_int_equal(gap__dev_write_value(dev, 7, PAGE, 1), GAP_ENOTSUP);
+    return;
+  }
+  gap_addr addr = window(dev, PAGE);
+  map(dev, addr, PAGE, chunk(dev, PAGE));
+  gap__event behind = event(dev), beside = event(dev);
+  assert_int_equal(gap__dev_wait_value(dev, 7, addr, 3), 0);
+  assert_int_equal(gap__dev_event_record(dev, behind, 7), 0);
+  assert_int_equal(gap__dev_event_record(dev, beside, 8), 0);
+  assert_int_equal(gap__dev_write_value(dev, 8, addr, 2), 0);
+  settle(state);
+  assert_int_equal(gap__dev_event_query(dev, behind), GAP_EAGAIN);
+  assert_int_equal(gap__dev_event_query(dev, beside), 0);
+  assert_int_equal(gap__dev_write_value(dev, 8, addr, 4), 0); /* at least the value */
+  assert_int_equal(gap__dev_event_wait(dev, behind), 0);
+  assert_no_fault(state);
+}
+
+static void test_pins_balance(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  static char memory[4096];
+  assert_int_equal(gap__dev_pin(dev, memory, sizeof memory), 0);
+  assert_refused(gap__dev_pin(dev, memory, sizeof memory));
+  assert_refused(gap__dev_unpin(dev, memory + 1, sizeof memory));
+  assert_int_equal(gap__dev_unpin(dev, memory, sizeof memory), 0);
+  assert_refused(gap__dev_unpin(dev, memory, sizeof memory));
+}
+
+static void test_calls_are_counted_once(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap__chunk none;
+  chunk(dev, PAGE);
+  gap__dev_chunk_create(dev, 2 * TOTAL, GAP__PLACE_DEVICE, &none); /* failures count: they cost time */
+  gap__dev_background(dev, true);
+  chunk(dev, PAGE);
+  gap__dev_background(dev, false);
+  chunk(dev, PAGE);
+  assert_int_equal(dev->counters.calls[GAP__CALL_chunk_create], 3);
+  assert_int_equal(dev->counters.background_calls[GAP__CALL_chunk_create], 1);
+  assert_true(dev->counters.ns[GAP__CALL_chunk_create] > 0);
+  assert_true(dev->counters.background_ns[GAP__CALL_chunk_create] > 0);
+  assert_int_equal(dev->counters.calls[GAP__CALL_map], 0);
+  assert_string_equal(gap__dev_call_name(GAP__CALL_chunk_create), "chunk_create");
+}
+
+static void test_clock_is_monotonic(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  uint64_t last = gap__dev_now_ns(dev);
+  for (unsigned i = 0; i < 100; i++) {
+    gap__dev_chunk_release(dev, chunk(dev, PAGE));
+    uint64_t now = gap__dev_now_ns(dev);
+    assert_true(now >= last);
+    last = now;
+  }
+}
+
+#define RULE(name) \
+  { #name, name, set_up, tear_down, NULL }
+static const struct CMUnitTest rules[] = {
+    RULE(test_caps),
+    RULE(test_windows_are_aligned_and_apart),
+    RULE(test_windows_cost_no_memory),
+    RULE(test_unreserve_needs_the_whole_empty_window),
+    RULE(test_chunk_maps_whole),
+    RULE(test_unmap_takes_exactly_one_mapping),
+    RULE(test_no_map_over_a_mapping_or_outside_windows),
+    RULE(test_unknown_handles),
+    RULE(test_alias_sees_the_same_bytes),
+    RULE(test_access_spans_neighbours_but_no_hole),
+    RULE(test_no_use_before_access),
+    RULE(test_memory_is_finite),
+    RULE(test_any_free_memory_serves_a_chunk),
+    RULE(test_release_waits_for_the_last_unmap),
+    RULE(test_host_chunks_lie_beside_device_chunks),
+    RULE(test_segments),
+    RULE(test_segment_free_waits_for_the_device),
+    RULE(test_events),
+    RULE(test_captured_events_are_not_queried),
+    RULE(test_stream_ids),
+    RULE(test_copy_in_stream_order),
+    RULE(test_wait_value_blocks_its_stream_only),
+    RULE(test_pins_balance),
+    RULE(test_calls_are_counted_once),
+    RULE(test_clock_is_monotonic),
+};
+enum { RULE_COUNT = sizeof rules / sizeof *rules };
+
+int main(void) {
+  int failed = 0;
+  for (size_t b = 0; b < sizeof backends / sizeof *backends; b++) {
+    struct CMUnitTest tests[RULE_COUNT];
+    for (size_t i = 0; i < RULE_COUNT; i++) {
+      tests[i] = rules[i];
+      tests[i].initial_state = (void *)(uintptr_t)&backends[b];
+    }
+    failed += _cmocka_run_group_tests(backends[b].name, tests, RULE_COUNT, NULL, NULL);
+  }
+  return failed;
+}
