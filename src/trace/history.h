@@ -61,7 +61,7 @@ struct gap__hist_stack {
 struct gap__hist_device {
   struct gap__hist_event *events; /* in order */
   uint64_t event_count;
-  bool wrapped; /* the ring overwrote its oldest entries: the history does not start at the beginning */
+  bool wrapped; /* the history does not start at the beginning: a ring overwrote its oldest entries, or recording began late */
 };
 
 struct gap__hist_settings { /* known only where `present` */
@@ -92,12 +92,14 @@ struct gap__history {
   uint64_t text_bytes;
   char *settings_text; /* the PYTORCH_CUDA_ALLOC_CONF string, "" if none */
   struct gap__hist_settings settings;
-  /* Only the policy/*.json.gz form has these: */
+  /* Only the policy JSON form has these: */
   double memory_fraction; /* `frac`; 0 = unknown */
   uint64_t total_bytes;   /* the card; 0 = unknown */
   bool has_stats;
   uint64_t stat_reserved_peak, stat_reserved_current, stat_alloc_retries, stat_ooms;
   char *external_annotations_json; /* not kept: NULL */
+  uint64_t unknown_actions;        /* entries of an action that this version does not know: left out of the events */
+  struct gap__hist_event *event_storage; /* what devices[].events point into */
 };
 
 /* Reads a snapshot pickle (protocols 2 to 5) or the policy JSON form, plain or .gz .xz .zst (by content, not by name).
@@ -105,7 +107,9 @@ struct gap__history {
  * Returns 0 or GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA.  `progress` may be NULL; called with bytes read so far. */
 typedef void gap__progress(void *arg, uint64_t done, uint64_t total);
 int gap__history_read(const char *path, gap__progress *progress, void *arg, struct gap__history **out, char **message);
-void gap__history_free(struct gap__history *);
+/* The same from memory; `path` of the history is then "". */
+int gap__history_read_memory(const void *bytes, size_t count, struct gap__history **out, char **message);
+void gap__history_free(struct gap__history *); /* NULL does nothing */
 const char *gap__action_name(enum gap__action);
 
 /* Checks a history against itself, device by device: allocs over live blocks, frees of what is not live (tolerated at the

@@ -1,0 +1,82 @@
+#include "trace/history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "gapless/gapless.h"
+#include "trace/input.h"
+#include "trace/message.h"
+#include "trace/policy_json.h"
+#include "trace/pools.h"
+#include "trace/snapshot.h"
+
+const char *gap__action_name(enum gap__action action) {
+  static const char *const names[GAP__ACT_COUNT] = {"alloc",        "free_requested", "free_completed",
+                                                    "segment_alloc", "segment_free",   "segment_map",
+                                                    "segment_unmap", "snapshot",       "oom"};
+  return (unsigned)action < GAP__ACT_COUNT ? names[action] : "unknown";
+}
+
+/* A policy file is a JSON object; white space may come first. */
+static bool looks_like_json(const struct gap__input *input) {
+  const unsigned char *at = input->next;
+  while (at < input->end && strchr(" \t\r\n", *at) && *at) at++;
+  return at < input->end && *at == '{';
+}
+
+static int complete(struct gap__history *history, const char *path, char **message) {
+  history->path = strdup(path);
+  if (!history->settings_text) history->settings_text = strdup("");
+  if (!history->path || !history->settings_text || gap__pools_assign(history))
+    return gap__message_set(message, GAP_ENOMETA, "out of host memory");
+  gap__history_find_wrapped(history);
+  return 0;
+}
+
+static int read_opened(struct gap__input *input, const char *path, struct gap__history **out, char **message) {
+  int rc = looks_like_json(input) ? gap__policy_json_read(input, out, message)
+                                  : gap__snapshot_read(input, false, out, message);
+  if (!rc) rc = gap__input_drain(input, message);
+  if (!rc) rc = complete(*out, path, message);
+  if (rc) {
+    gap__history_free(*out);
+    *out = NULL;
+  }
+  gap__input_close(input);
+  return rc;
+}
+
+int gap__history_read(const char *path, gap__progress *progress, void *arg, struct gap__history **out, char **message) {
+  struct gap__input input;
+  *message = NULL;
+  *out = NULL;
+  int rc = gap__input_open(&input, path, progress, arg, message);
+  if (!rc) rc = read_opened(&input, path, out, message);
+  return rc ? gap__message_settle(message, rc) : 0;
+}
+
+int gap__history_read_memory(const void *bytes, size_t count, struct gap__history **out, char **message) {
+  struct gap__input input;
+  *message = NULL;
+  *out = NULL;
+  int rc = gap__input_open_memory(&input, bytes, count, message);
+  if (!rc) rc = read_opened(&input, "", out, message);
+  return rc ? gap__message_settle(message, rc) : 0;
+}
+
+void gap__history_free(struct gap__history *history) {
+  if (!history) return;
+  free(history->path);
+  free(history->devices);
+  free(history->event_storage);
+  free(history->segments);
+  free(history->blocks);
+  free(history->pools);
+  free(history->stacks);
+  free(history->stack_frames);
+  free(history->frames);
+  free(history->text);
+  free(history->settings_text);
+  free(history->external_annotations_json);
+  free(history);
+}
