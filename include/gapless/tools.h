@@ -69,6 +69,7 @@ typedef struct gap_replay_failure {
   uint64_t size;      /* bytes asked */
   uint64_t stream;
   int64_t time_us;   /* as recorded */
+  uint64_t live_bytes, held_bytes; /* at the refusal */
   char reason[1024]; /* the allocator's diagnosis */
 } gap_replay_failure;
 
@@ -102,6 +103,9 @@ typedef struct gap_replay_result {
   uint64_t events;        /* replayed */
   uint64_t checks;        /* by the independent checker */
   uint64_t recorded_us;   /* length of the history */
+  int verified;                 /* 1 the strategy agrees with the recorded events, -1 it does not, 0 not asked */
+  uint64_t verified_events;
+  char difference[640];         /* the first one */
   double seconds;         /* of this computer */
 } gap_replay_result;
 
@@ -114,17 +118,18 @@ int gap_replay(const gap_history *, const gap_replay_options *, gap_replay_resul
 int gap_replay_min_cap(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message,
                        size_t bytes);
 
-/* Replays with the native strategy and compares every recorded event. 0 when all agree; GAP_EMISMATCH with the first difference in
- * `message`; `events` counts those compared. */
-int gap_replay_verify(const gap_history *, uint32_t device, uint64_t *events, char *message, size_t bytes);
+/* Replays with the native strategy, feeding it the recorded segment addresses, and compares every recorded event.  Sets
+ * result->verified, verified_events and difference; 0 when all agree, GAP_EMISMATCH when not. */
+int gap_replay_verify(const gap_history *, uint32_t device, gap_replay_result *result, char *message, size_t bytes);
 
 /* A result as one line of JSON, malloc'ed; NULL when the host has no memory. */
 char *gap_replay_json(const char *file, const gap_replay_result *);
 
 /* "24G", "80G", "141G", "192G": what a program can have of such a card, total less the driver's context. GAP_EVALUE. */
 int gap_card_parse(const char *name, uint64_t *card_bytes, uint64_t *usable_bytes);
-/* The presets in order, NULL at the end. */
+/* The presets in order, NULL at the end; and a card of each size. */
 const char *gap_card_name(uint32_t index);
+const char *gap_card_example(uint32_t index);
 /* "26GiB", "1.005xP", "1.005P", "none"; a factor is of `peak_live_bytes` and floored to 2 MiB.  *out 0 = none.  GAP_EVALUE. */
 int gap_cap_parse(const char *text, uint64_t peak_live_bytes, uint64_t *out);
 

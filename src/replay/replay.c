@@ -133,7 +133,9 @@ static int refuse(struct run *run, const struct gap__hist_event *event) {
                                  .action = gap__action_name(event->action),
                                  .size = event->size,
                                  .stream = event->stream,
-                                 .time_us = event->time_us};
+                                 .time_us = event->time_us,
+                                 .live_bytes = run->live.bytes,
+                                 .held_bytes = gap__sim_chunk_bytes(run->dev)};
   if (gap__heap_diagnosis(run->heap, 0, failed->reason, sizeof failed->reason) < 0 || failed->reason[0] == '\0')
     snprintf(failed->reason, sizeof failed->reason, "%s", gap_strerror(GAP_ENOMEM));
   run->refused = true;

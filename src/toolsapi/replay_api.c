@@ -9,6 +9,7 @@
 #include "replay/cap.h"
 #include "replay/live.h"
 #include "replay/replay.h"
+#include "replay/verify_native.h"
 #include "trace/history.h"
 
 enum { DEFAULT_LAG_US = 20000 };
@@ -40,13 +41,15 @@ int gap_card_parse(const char *name, uint64_t *card_bytes, uint64_t *usable_byte
 
 const char *gap_card_name(uint32_t index) { return index < gap__card_count() ? gap__card_at(index)->name : NULL; }
 
+const char *gap_card_example(uint32_t index) { return index < gap__card_count() ? gap__card_at(index)->example : NULL; }
+
 int gap_cap_parse(const char *text, uint64_t peak_live_bytes, uint64_t *out) {
   return gap__cap_parse(text, peak_live_bytes, out);
 }
 
 /* ---- One replay ---- */
 
-/* The string to configure by: the caller's, or for the native policy what the program that was recorded had set. */
+/* What a result calls its configuration: the caller's string, or for the native policy what the recorded program had set. */
 static const char *conf_string(const struct gap__history *history, const gap_replay_options *options) {
   if (options->conf) return options->conf;
   bool recorded = options->policy == GAP_POLICY_NATIVE && history->settings_text;
@@ -63,14 +66,16 @@ static int first_error(const struct gap__conf_report *report, int rc, char *mess
   return rc;
 }
 
-static int configure(const char *string, enum gap_policy policy, struct gap__conf *out, char *message, size_t bytes) {
+static int configure(const struct gap__history *history, const gap_replay_options *options, struct gap__conf *out, char *message,
+                     size_t bytes) {
   struct gap__conf_report *report = calloc(1, sizeof *report);
   struct gap__conf_set *set = gap__conf_new();
   int rc = report && set ? 0 : GAP_ENOMETA;
-  if (rc == 0) rc = gap__conf_apply(set, GAP__CONF_RUNTIME, "--conf", string, report);
+  if (rc == 0) rc = gap__conf_apply(set, GAP__CONF_RUNTIME, "--conf", options->conf ? options->conf : "", report);
   if (rc == 0) {
     *out = *gap__conf_values(set);
-    out->strategy = policy == GAP_POLICY_NATIVE ? GAP__STRATEGY_CACHING : GAP__STRATEGY_GAPLESS;
+    if (options->policy == GAP_POLICY_NATIVE && !options->conf) gap__verify_conf(history, gap__conf_values(set), out);
+    out->strategy = options->policy == GAP_POLICY_NATIVE ? GAP__STRATEGY_CACHING : GAP__STRATEGY_GAPLESS;
   } else if (report) {
     first_error(report, rc, message, bytes);
   }
@@ -183,7 +188,7 @@ static int replay(const struct gap__history *history, const gap_replay_options *
     result->least_cap_bytes = find_least ? (result->peak_live_bytes + GAP__PAGE - 1) / GAP__PAGE * GAP__PAGE : 0;
     return be_ideal(history, result);
   }
-  rc = configure(result->conf, options->policy, &conf, message, bytes);
+  rc = configure(history, options, &conf, message, bytes);
   if (rc == 0) rc = gap__replay_run(history, options, &conf, &peaks, result, message, bytes);
   if (rc == 0 && find_least) rc = search(history, options, &conf, &peaks, &result->least_cap_bytes, message, bytes);
   return rc;
@@ -197,4 +202,23 @@ int gap_replay(const gap_history *history, const gap_replay_options *options, ga
 int gap_replay_min_cap(const gap_history *history, const gap_replay_options *options, gap_replay_result *result,
                        char *message, size_t bytes) {
   return replay(history, options, true, result, message, bytes);
+}
+
+int gap_replay_verify(const gap_history *history, uint32_t device, gap_replay_result *result, char *message, size_t bytes) {
+  gap_replay_options options;
+  struct gap__conf conf;
+  struct gap__verify_result verified = {0};
+  gap_replay_defaults(&options);
+  options.policy = GAP_POLICY_NATIVE;
+  int rc = configure(history, &options, &conf, message, bytes);
+  if (rc != 0) return rc;
+  rc = gap__verify_native(history, device, &conf, 0, &verified);
+  result->verified_events = verified.events;
+  if (rc == 0) result->verified = 1;
+  if (rc == GAP_EMISMATCH) {
+    result->verified = -1;
+    snprintf(result->difference, sizeof result->difference, "event %" PRIu64 ": %s", verified.event, verified.text);
+  }
+  if (rc != 0) snprintf(message, bytes, "%s", verified.text[0] ? verified.text : gap_strerror(rc));
+  return rc;
 }

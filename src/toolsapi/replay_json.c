@@ -20,9 +20,9 @@ static void put_ratio(json_t *object, const char *name, double part, double whol
 static json_t *failure(const gap_replay_result *result) {
   const gap_replay_failure *failed = &result->failed;
   if (result->fitted) return json_null();
-  return json_pack("{s:I, s:s, s:I, s:I, s:I, s:s}", "index", (json_int_t)failed->event, "action", failed->action,
+  return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "index", (json_int_t)failed->event, "action", failed->action,
                    "size", (json_int_t)failed->size, "stream", (json_int_t)failed->stream, "time_us",
-                   (json_int_t)failed->time_us, "reason", failed->reason);
+                   (json_int_t)failed->time_us, "live_bytes", (json_int_t)failed->live_bytes, "held_bytes", (json_int_t)failed->held_bytes, "reason", failed->reason);
 }
 
 static json_t *rungs(const gap_replay_result *result) {
@@ -70,6 +70,13 @@ static void put_growth(json_t *object, const gap_replay_result *result) {
   put_ratio(object, "growth_background_us_per_gib", (double)result->growth_background_us, gib);
 }
 
+static void put_verification(json_t *object, const gap_replay_result *result) {
+  if (result->verified == 0) return;
+  json_object_set_new(object, "verified", json_boolean(result->verified > 0));
+  put_count(object, "verified_events", result->verified_events);
+  json_object_set_new(object, "difference", result->verified > 0 ? json_null() : json_string(result->difference));
+}
+
 static void put_rest(json_t *object, const gap_replay_result *result) {
   json_object_set_new(object, "failed_event", failure(result));
   json_object_set_new(object, "rungs", rungs(result));
@@ -94,6 +101,7 @@ char *gap_replay_json(const char *file, const gap_replay_result *result) {
   put_time(object, result);
   put_growth(object, result);
   put_rest(object, result);
+  put_verification(object, result);
   char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
   json_decref(object);
   return line;

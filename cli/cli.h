@@ -1,0 +1,26 @@
+/* What every command shares.  A command is a file with one entry in main.c's table. */
+#ifndef GAP_CLI_H
+#define GAP_CLI_H
+
+/* The answer of a command, fit for scripts. */
+enum {
+  EXIT_YES = 0,   /* done; the answer is yes */
+  EXIT_NO = 1,    /* done; the answer is no: did not fit, differs, bad value */
+  EXIT_USAGE = 2, /* not done: wrong usage or bad input */
+};
+
+struct command {
+  const char *name, *summary;
+  const char *help; /* NULL: the command itself understands --help */
+  int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+};
+
+extern const struct command command_replay, command_demo, command_conf, command_info;
+
+/* How this program was called: argv[0] of main. */
+extern const char *program_path;
+
+/* "gapless NAME: message" on standard error; returns EXIT_USAGE. */
+int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

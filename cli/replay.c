@@ -1,0 +1,324 @@
+/* gapless replay: would it have fitted? */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "bar.h"
+#include "cli.h"
+#include "table.h"
+#include "gapless/tools.h"
+
+static const char help[] =
+    "usage: gapless replay FILE... [OPTIONS]\n"
+    "\n"
+    "Replays memory histories that PyTorch recorded (torch.cuda.memory._dump_snapshot) on a simulated card and says whether\n"
+    "they fit, and if not, which request fails and why.  FILE is a snapshot pickle, plain or .gz .xz .zst; - is standard input.\n"
+    "\n"
+    "  --policy LIST   of gapless, native (PyTorch's caching allocator) and ideal (no allocator: the floor); default: all three\n"
+    "  --cap SIZE      limit on the memory held: 26GiB, or a factor of the peak of live bytes P: 1.005xP; default: none\n"
+    "  --card NAME     the memory of a card: 24G 80G 141G 192G\n"
+    "  --min-cap       find the least cap with which it fits\n"
+    "  --lag US        how far the program runs ahead of the device, in microseconds; default: 20000\n"
+    "  --verify        with native: compare with every recorded event; stops at the first file that differs\n"
+    "  --conf STRING   configure the allocator; default for native: what the file records\n"
+    "  --check WHEN    the independent checker: every (event), a number N (every N-th), off;\n"
+    "                  default: every below 20,000 events, else 1000\n"
+    "  --device N      only this device of the file\n"
+    "  --json          one JSON object a line per file, device and policy\n"
+    "  --quiet         no table and no progress bar\n"
+    "\n"
+    "P is the peak over time of the sizes, rounded to 512 bytes, of blocks not yet free for all streams.  A recorded\n"
+    "out-of-memory event counts as a request to be served, live from then on.\n"
+    "\n"
+    "exit codes: 0 everything fits (and agrees); 1 something does not; 2 wrong usage or bad input\n";
+
+struct request {
+  bool policies[GAP_POLICY_COUNT];
+  const char *cap, *card, *conf;
+  uint64_t lag_us;
+  int64_t check, device; /* device -1: all */
+  bool min_cap, verify, json, quiet;
+  int answer; /* the worst exit code so far */
+};
+
+/* ---- Options ---- */
+
+enum { OPT_POLICY = 256, OPT_CAP, OPT_CARD, OPT_MIN_CAP, OPT_LAG, OPT_VERIFY, OPT_CONF, OPT_CHECK, OPT_DEVICE, OPT_JSON, OPT_QUIET };
+
+static const struct option options[] = {
+    {"policy", required_argument, NULL, OPT_POLICY}, {"cap", required_argument, NULL, OPT_CAP},
+    {"card", required_argument, NULL, OPT_CARD},     {"min-cap", no_argument, NULL, OPT_MIN_CAP},
+    {"lag", required_argument, NULL, OPT_LAG},       {"verify", no_argument, NULL, OPT_VERIFY},
+    {"conf", required_argument, NULL, OPT_CONF},     {"check", required_argument, NULL, OPT_CHECK},
+    {"device", required_argument, NULL, OPT_DEVICE}, {"json", no_argument, NULL, OPT_JSON},
+    {"quiet", no_argument, NULL, OPT_QUIET},         {NULL, 0, NULL, 0},
+};
+
+static int parse_policies(struct request *request, const char *list) {
+  memset(request->policies, 0, sizeof request->policies);
+  for (const char *at = list;; at++) {
+    size_t length = strcspn(at, ",");
+    enum gap_policy policy;
+    if (gap_policy_parse(at, length, &policy) != 0)
+      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, ideal", list, (int)length, at);
+    request->policies[policy] = true;
+    at += length;
+    if (*at == '\0') return 0;
+  }
+}
+
+static int parse_number(const char *option, const char *text, uint64_t max, uint64_t *out) {
+  if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out <= max) return 0;
+  return usage_error("replay", "%s %s: a whole number from 0 to %" PRIu64 " is wanted", option, text, max);
+}
+
+static int parse_check(struct request *request, const char *text) {
+  uint64_t every = 0;
+  int rc = 0;
+  if (strcmp(text, "every") == 0) every = GAP_CHECK_EVERY;
+  else if (strcmp(text, "off") == 0) every = GAP_CHECK_OFF;
+  else rc = parse_number("--check", text, 1000000000, &every);
+  request->check = (int64_t)every;
+  return rc;
+}
+
+static int parse_card(struct request *request, const char *name) {
+  uint64_t total, usable;
+  request->card = name;
+  if (gap_card_parse(name, &total, &usable) == 0) return 0;
+  return usage_error("replay", "--card %s: the cards are 24G, 80G, 141G and 192G", name);
+}
+
+static int parse_cap(struct request *request, const char *text) {
+  uint64_t cap;
+  request->cap = text;
+  if (gap_cap_parse(text, (uint64_t)1 << 40, &cap) == 0) return 0;
+  return usage_error("replay", "--cap %s: a size (26GiB) or a factor of P above 0 (1.005xP) is wanted", text);
+}
+
+static int parse_option(struct request *request, int option, const char *value) {
+  uint64_t number = 0;
+  int rc = 0;
+  switch (option) {
+    case OPT_POLICY: return parse_policies(request, value);
+    case OPT_CAP: return parse_cap(request, value);
+    case OPT_CARD: return parse_card(request, value);
+    case OPT_MIN_CAP: request->min_cap = true; return 0;
+    case OPT_LAG: return parse_number("--lag", value, 3600000000, &request->lag_us);
+    case OPT_VERIFY: request->verify = true; return 0;
+    case OPT_CONF: request->conf = value; return 0;
+    case OPT_CHECK: return parse_check(request, value);
+    case OPT_DEVICE:
+      rc = parse_number("--device", value, 1023, &number);
+      request->device = (int64_t)number;
+      return rc;
+    case OPT_JSON: request->json = true; return 0;
+    case OPT_QUIET: request->quiet = true; return 0;
+    default: return EXIT_USAGE;
+  }
+}
+
+static int parse(struct request *request, int argc, char **argv) {
+  bool any_policy = false;
+  optind = 1;
+  opterr = 0;
+  for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    if (option == '?') return usage_error("replay", "\"%s\" is no option, or it lacks its value; see gapless replay --help", argv[optind - 1]);
+    int rc = parse_option(request, option, optarg);
+    if (rc != 0) return rc;
+    any_policy |= option == OPT_POLICY;
+  }
+  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify || i == GAP_POLICY_NATIVE;
+  if (request->cap && request->card) return usage_error("replay", "--cap and --card exclude each other");
+  if (request->verify && !request->policies[GAP_POLICY_NATIVE]) return usage_error("replay", "--verify needs --policy native");
+  if (optind == argc) return usage_error("replay", "no file; see gapless replay --help");
+  return 0;
+}
+
+/* ---- One device of one file ---- */
+
+static void lower(struct request *request, int code) {
+  if (code > request->answer) request->answer = code;
+}
+
+/* The cap needs P, which the ideal policy knows. */
+static int find_cap(const struct request *request, const gap_history *history, gap_replay_options *to, char *message, size_t bytes) {
+  if (request->card) return gap_card_parse(request->card, &to->card_bytes, &to->cap_bytes);
+  if (!request->cap) return 0;
+  gap_replay_options ideal = *to;
+  gap_replay_result result;
+  ideal.policy = GAP_POLICY_IDEAL;
+  int rc = gap_replay(history, &ideal, &result, message, bytes);
+  if (rc == 0 && result.peak_live_bytes == 0) return 0; /* nothing was asked: any cap will do */
+  if (rc == 0) rc = gap_cap_parse(request->cap, result.peak_live_bytes, &to->cap_bytes);
+  if (rc == GAP_EVALUE) snprintf(message, bytes, "--cap %s: less than a page", request->cap);
+  return rc;
+}
+
+static int replay_one(const struct request *request, const gap_history *history, const gap_replay_options *how,
+                      gap_replay_result *result, char *message, size_t bytes) {
+  struct bar bar;
+  gap_replay_options with_bar = *how;
+  char label[64];
+  snprintf(label, sizeof label, "%s%s", gap_policy_name(how->policy), request->min_cap ? ", least cap, replays" : "");
+  bar_begin(&bar, label, !request->quiet);
+  with_bar.progress = bar_update;
+  with_bar.progress_arg = &bar;
+  int rc = request->min_cap ? gap_replay_min_cap(history, &with_bar, result, message, bytes)
+                            : gap_replay(history, &with_bar, result, message, bytes);
+  if (rc == 0 && request->verify && how->policy == GAP_POLICY_NATIVE)
+    rc = gap_replay_verify(history, how->device, result, message, bytes);
+  bar_end(&bar);
+  return rc;
+}
+
+static void head(struct table *table) {
+  static const char *const titles[] = {"policy", "cap",  "fits",   "held, most", "x P",     "least cap",
+                                       "x P",    "driver calls", "driver time", "stalls", "longest call"};
+  table_begin(table, sizeof titles / sizeof titles[0]);
+  for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++) table_cell(table, "%s", titles[i]);
+}
+
+static void size_and_factor(struct table *table, uint64_t bytes, uint64_t peak) {
+  char text[GAP__TEXT_BYTES];
+  if (bytes == 0 || peak == 0) {
+    table_cell(table, "-");
+    table_cell(table, "-");
+    return;
+  }
+  table_cell(table, "%s", gap__text_size(bytes, text));
+  table_cell(table, "%.4f", (double)bytes / (double)peak);
+}
+
+static void row(struct table *table, const gap_replay_result *result) {
+  char text[GAP__TEXT_BYTES];
+  table_cell(table, "%s", gap_policy_name(result->policy));
+  table_cell(table, "%s", result->cap_bytes ? gap__text_size(result->cap_bytes, text) : "none");
+  table_cell(table, "%s", result->fitted ? "yes" : "NO");
+  size_and_factor(table, result->peak_reserved_bytes, result->peak_live_bytes);
+  size_and_factor(table, result->least_cap_bytes, result->peak_live_bytes);
+  table_cell(table, "%s", gap__text_thousands(result->driver_calls, text));
+  table_cell(table, "%s", gap__text_duration(result->driver_time_us * 1000, text));
+  table_cell(table, "%s", gap__text_thousands(result->stalls, text));
+  table_cell(table, "%s", gap__text_duration(result->longest_call_us * 1000, text));
+}
+
+static void explain(const gap_replay_result *result) {
+  char number[GAP__TEXT_BYTES], size[GAP__TEXT_BYTES];
+  const gap_replay_failure *failed = &result->failed;
+  if (!result->fitted)
+    printf("  %s did not fit: event %s (%s) asked for %s: %s.\n", gap_policy_name(result->policy),
+           gap__text_thousands(failed->event, number), failed->action, gap__text_size(failed->size, size), failed->reason);
+  if (result->verified > 0)
+    printf("  %s agrees with all %s recorded events.\n", gap_policy_name(result->policy),
+           gap__text_thousands(result->verified_events, number));
+  if (result->verified < 0) printf("  %s differs from what was recorded: %s.\n", gap_policy_name(result->policy), result->difference);
+  if (result->unknown_frees > 0)
+    printf("  warning: %s frees of blocks from before the history's start were ignored.\n",
+           gap__text_thousands(result->unknown_frees, number));
+}
+
+static void print_head(const char *file, const gap_history *history, const gap_replay_result *result) {
+  char events[GAP__TEXT_BYTES], length[GAP__TEXT_BYTES], peak[GAP__TEXT_BYTES];
+  printf("%s", file);
+  if (gap_history_device_count(history) > 1) printf(", device %" PRIu32, result->device);
+  printf(": %s events", gap__text_thousands(gap_history_event_count(history, result->device), events));
+  if (result->recorded_us > 0) printf(" in %s", gap__text_duration(result->recorded_us * 1000, length));
+  printf(", live at the peak (P) %s\n", gap__text_size(result->peak_live_bytes, peak));
+}
+
+static void print_results(const char *file, const gap_history *history, const gap_replay_result *results, int count) {
+  struct table table;
+  print_head(file, history, &results[0]);
+  head(&table);
+  for (int i = 0; i < count; i++) row(&table, &results[i]);
+  table_end(&table, 2, stdout);
+  for (int i = 0; i < count; i++) explain(&results[i]);
+}
+
+static void print_json(const char *file, const gap_replay_result *results, int count) {
+  for (int i = 0; i < count; i++) {
+    char *line = gap_replay_json(file, &results[i]);
+    if (line) puts(line);
+    free(line);
+  }
+}
+
+/* An answer of no ends the whole run when it is a verification's. */
+static bool judge(struct request *request, const gap_replay_result *result) {
+  if (!result->fitted || result->verified < 0) lower(request, EXIT_NO);
+  return result->verified >= 0;
+}
+
+static bool replay_device(struct request *request, const char *file, const gap_history *history, uint32_t device) {
+  gap_replay_options how;
+  gap_replay_result results[GAP_POLICY_COUNT];
+  char message[1024] = "";
+  int count = 0;
+  bool go_on = true;
+  gap_replay_defaults(&how);
+  how.device = device;
+  how.lag_us = request->lag_us;
+  how.check = request->check;
+  how.conf = request->conf;
+  int rc = find_cap(request, history, &how, message, sizeof message);
+  for (int i = 0; i < GAP_POLICY_COUNT && rc == 0 && go_on; i++) {
+    if (!request->policies[i]) continue;
+    how.policy = (enum gap_policy)i;
+    rc = replay_one(request, history, &how, &results[count], message, sizeof message);
+    if (rc != 0 && rc != GAP_EMISMATCH) break;
+    if (rc == GAP_EMISMATCH && results[count].verified >= 0) break;
+    rc = 0;
+    go_on = judge(request, &results[count++]);
+  }
+  if (count > 0 && request->json) print_json(file, results, count);
+  else if (count > 0 && !request->quiet) print_results(file, history, results, count);
+  if (rc == 0) return go_on;
+  fflush(stdout);
+  fprintf(stderr, "gapless replay: %s: %s\n", file, message);
+  lower(request, rc == GAP_EMISMATCH ? EXIT_NO : EXIT_USAGE);
+  return true;
+}
+
+static bool replay_file(struct request *request, const char *file) {
+  char message[1024] = "";
+  gap_history *history;
+  struct bar bar;
+  bool go_on = true;
+  bar_begin(&bar, "reading", !request->quiet);
+  int rc = gap_history_open(file, bar_update, &bar, &history, message, sizeof message);
+  bar_end(&bar);
+  if (rc != 0) {
+    fprintf(stderr, "gapless replay: %s: %s\n", file, message);
+    lower(request, EXIT_USAGE);
+    return true;
+  }
+  uint32_t devices = 0;
+  for (uint32_t i = 0; i < gap_history_device_count(history) && go_on; i++) {
+    if (request->device >= 0 ? (uint32_t)request->device != i : gap_history_event_count(history, i) == 0) continue;
+    devices++;
+    go_on = replay_device(request, file, history, i);
+  }
+  if (devices == 0) {
+    fprintf(stderr, "gapless replay: %s: no events were recorded%s\n", file, request->device >= 0 ? " on that device" : "");
+    lower(request, EXIT_USAGE);
+  }
+  gap_history_close(history);
+  return go_on;
+}
+
+static int run(int argc, char **argv) {
+  gap_replay_options defaults;
+  gap_replay_defaults(&defaults);
+  struct request request = {.lag_us = defaults.lag_us, .check = defaults.check, .device = -1};
+  int rc = parse(&request, argc, argv);
+  if (rc != 0) return rc;
+  for (int i = optind; i < argc && replay_file(&request, argv[i]); i++) continue;
+  return request.answer;
+}
+
+const struct command command_replay = {
+    .name = "replay", .summary = "would a recorded program have fitted, and with which policy?", .help = help, .run = run};
