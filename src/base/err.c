@@ -1,3 +1,4 @@
+/* Names and sentences of the error codes, from errors.def. */
 #include "gapless/gapless.h"
 
 /* The public header spells the codes out, for people; this proves that the list says the same. */

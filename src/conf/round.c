@@ -1,3 +1,4 @@
+/* How a request is rounded: torch's granularity and roundup_power2_divisions. */
 #include "conf/number.h"
 
 #define MIN_BLOCK_BYTES 512

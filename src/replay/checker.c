@@ -34,7 +34,7 @@ struct gap__checker {
   struct array live;     /* struct span, in address order */
   struct array merged;   /* the next `live` while it is built */
   struct array changes;  /* struct change */
-  struct array mappings; /* struct gap__sim_mapping, in address order */
+  struct array mappings; /* struct gap__dev_mapping, in address order */
   struct array by_chunk; /* struct chunk_key: mappings of chunks, ordered by chunk */
   struct array uses;     /* struct use */
   uint64_t mapped_version;
@@ -164,8 +164,8 @@ static int merge_changes(struct gap__checker *checker, char *text, size_t bytes)
 
 /* ---- Mappings ---- */
 
-static int collect(void *arg, const struct gap__sim_mapping *mapping) {
-  struct gap__sim_mapping *place = array_push(arg, sizeof *mapping);
+static int collect(void *arg, const struct gap__dev_mapping *mapping) {
+  struct gap__dev_mapping *place = array_push(arg, sizeof *mapping);
   if (!place) return GAP_ENOMETA;
   *place = *mapping;
   return 0;
@@ -184,7 +184,7 @@ static int compare_keys(const void *left, const void *right) {
 }
 
 static int list_chunks(struct gap__checker *checker) {
-  const struct gap__sim_mapping *mappings = checker->mappings.items;
+  const struct gap__dev_mapping *mappings = checker->mappings.items;
   checker->by_chunk.count = 0;
   bool sorted = true;
   for (size_t i = 0; i < checker->mappings.count; i++) {
@@ -200,18 +200,18 @@ static int list_chunks(struct gap__checker *checker) {
 
 /* Rule 4, and finds out whether any chunk is mapped more than once. */
 static int check_chunks(struct gap__checker *checker, uint64_t *distinct_bytes, char *text, size_t bytes) {
-  const struct gap__sim_mapping *mappings = checker->mappings.items;
+  const struct gap__dev_mapping *mappings = checker->mappings.items;
   const struct chunk_key *keys = checker->by_chunk.items;
   checker->any_alias = false;
   *distinct_bytes = 0;
   for (size_t i = 0; i < checker->by_chunk.count; i++) {
-    const struct gap__sim_mapping *mapping = &mappings[keys[i].index];
+    const struct gap__dev_mapping *mapping = &mappings[keys[i].index];
     if (i == 0 || keys[i - 1].chunk != keys[i].chunk) {
       *distinct_bytes += mapping->bytes;
       continue;
     }
     checker->any_alias = true;
-    const struct gap__sim_mapping *other = &mappings[keys[i - 1].index];
+    const struct gap__dev_mapping *other = &mappings[keys[i - 1].index];
     if (other->bytes != mapping->bytes)
       return violation(text, bytes,
                        "chunk %" PRIu64 " is mapped with %" PRIu64 " bytes at 0x%" PRIx64 " and %" PRIu64
@@ -222,7 +222,7 @@ static int check_chunks(struct gap__checker *checker, uint64_t *distinct_bytes, 
 }
 
 static int check_order(const struct gap__checker *checker, uint64_t *segment_bytes, char *text, size_t bytes) {
-  const struct gap__sim_mapping *mappings = checker->mappings.items;
+  const struct gap__dev_mapping *mappings = checker->mappings.items;
   *segment_bytes = 0;
   for (size_t i = 0; i < checker->mappings.count; i++) {
     if (mappings[i].chunk == 0) *segment_bytes += mappings[i].bytes;
@@ -268,7 +268,7 @@ static bool is_aliased(const struct gap__checker *checker, gap__chunk chunk) {
   return low + 1 < checker->by_chunk.count && keys[low + 1].chunk == chunk;
 }
 
-static int note_use(struct gap__checker *checker, const struct gap__sim_mapping *mapping, uint64_t from, uint64_t to) {
+static int note_use(struct gap__checker *checker, const struct gap__dev_mapping *mapping, uint64_t from, uint64_t to) {
   if (!checker->any_alias || mapping->chunk == 0 || !is_aliased(checker, mapping->chunk)) return 0;
   struct use *use = array_push(&checker->uses, sizeof *use);
   if (!use) return GAP_ENOMETA;
@@ -278,7 +278,7 @@ static int note_use(struct gap__checker *checker, const struct gap__sim_mapping 
 
 /* Rule 2 for one block; `*at` is the first mapping that may reach into it and moves on with the blocks. */
 static int check_block(struct gap__checker *checker, const struct span *block, size_t *at, char *text, size_t bytes) {
-  const struct gap__sim_mapping *mappings = checker->mappings.items;
+  const struct gap__dev_mapping *mappings = checker->mappings.items;
   while (*at < checker->mappings.count && mappings[*at].addr + mappings[*at].bytes <= block->start) (*at)++;
   uint64_t covered = block->start;
   for (size_t i = *at; covered < block->end; i++) {

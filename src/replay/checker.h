@@ -16,7 +16,7 @@
 
 #include "dev/sim/sim.h"
 
-typedef int gap__checker_visit(void *arg, const struct gap__sim_mapping *);
+typedef int gap__checker_visit(void *arg, const struct gap__dev_mapping *);
 
 /* What is checked: the simulated card, or in tests of the checker a made-up one. */
 struct gap__checker_source {

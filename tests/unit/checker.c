@@ -17,7 +17,7 @@ enum { MAPPINGS_MAX = 32 };
 
 /* A made-up card: whatever mappings the test lists. */
 struct fake {
-  struct gap__sim_mapping mappings[MAPPINGS_MAX];
+  struct gap__dev_mapping mappings[MAPPINGS_MAX];
   size_t count;
   uint64_t held;
   uint64_t version;
@@ -40,7 +40,7 @@ struct bench {
 
 static void map(struct bench *bench, gap_addr addr, uint64_t bytes, gap__chunk chunk) {
   assert_true(bench->fake.count < MAPPINGS_MAX);
-  bench->fake.mappings[bench->fake.count++] = (struct gap__sim_mapping){addr, bytes, chunk, true};
+  bench->fake.mappings[bench->fake.count++] = (struct gap__dev_mapping){addr, bytes, chunk, true};
   bench->fake.held += bytes;
   bench->fake.version++;
 }

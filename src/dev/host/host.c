@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "dev/host/state.h"
-#include "dev/sim/sim.h"
 
 enum { CHUNKS_MAX = 1 << 20, MAPPINGS_MAX = 1 << 20, EVENTS_MAX = 1 << 20 };
 
@@ -144,13 +143,13 @@ uint64_t gap__host_chunk_bytes(struct gap__dev *dev) {
 }
 
 /* Without the lock, so that `visit` may call the device: whoever walks keeps other threads away. */
-int gap__host_walk(struct gap__dev *dev, int (*visit)(void *arg, const struct gap__sim_mapping *), void *arg) {
+int gap__host_walk(struct gap__dev *dev, gap__dev_visit *visit, void *arg) {
   struct host *host = host_of(dev);
   for (gap_addr at = 0; (at = gap__space_first(&host->space, at, GAP__SPACE_END - at)) != 0;) {
     const struct host_mapping *mapping = gap__host_mapping_at(host, at);
     const struct host_chunk *chunk = gap__slab_at(&host->chunks, mapping->chunk);
     gap__chunk handle = mapping->is_segment ? 0 : (uint64_t)chunk->generation << 32 | mapping->chunk;
-    struct gap__sim_mapping seen = {mapping->addr, mapping->bytes, handle, mapping->accessible};
+    struct gap__dev_mapping seen = {mapping->addr, mapping->bytes, handle, mapping->accessible};
     at = mapping->addr + mapping->bytes;
     int rc = visit(arg, &seen);
     if (rc != 0) return rc;

@@ -11,6 +11,7 @@
 #define GAP_HOST_H
 
 #include "dev/dev.h"
+#include "dev/mapping.h"
 
 struct gap__host_params {
   uint64_t total_bytes;          /* the memfd's size */
@@ -32,8 +33,7 @@ void gap__host_stream_capture(struct gap__dev *, gap_stream, bool capturing);
  * driver (all that gives GAP_EINVAL): must stay 0. */
 uint64_t gap__host_faults(struct gap__dev *);
 uint64_t gap__host_chunk_bytes(struct gap__dev *); /* device memory given out, deferred releases included */
-/* Every mapping and segment in address order (sim.h has the record). */
-struct gap__sim_mapping;
-int gap__host_walk(struct gap__dev *, int (*visit)(void *arg, const struct gap__sim_mapping *), void *arg);
+/* Every mapping and segment in address order. */
+int gap__host_walk(struct gap__dev *, gap__dev_visit *, void *arg);
 
 #endif

@@ -128,12 +128,12 @@ void gap__sim_neighbour_set(struct gap__dev *dev, uint64_t bytes) {
 }
 
 /* Without the lock, so that `visit` may call the card: whoever walks keeps other threads away. */
-int gap__sim_walk(struct gap__dev *dev, int (*visit)(void *arg, const struct gap__sim_mapping *), void *arg) {
+int gap__sim_walk(struct gap__dev *dev, gap__dev_visit *visit, void *arg) {
   struct sim *sim = sim_of(dev);
   for (gap_addr at = 0; (at = gap__space_first(&sim->space, at, GAP__SPACE_END - at)) != 0;) {
     const struct sim_mapping *mapping = gap__slab_at(&sim->mappings, gap__space_at(&sim->space, at));
     const struct sim_chunk *chunk = mapping->chunk ? gap__slab_at(&sim->chunks, mapping->chunk) : NULL;
-    struct gap__sim_mapping seen = {mapping->addr, mapping->bytes,
+    struct gap__dev_mapping seen = {mapping->addr, mapping->bytes,
                                     chunk ? (uint64_t)chunk->generation << 32 | mapping->chunk : 0,
                                     mapping->accessible};
     at = mapping->addr + mapping->bytes;

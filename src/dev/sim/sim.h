@@ -17,6 +17,7 @@
 #define GAP_SIM_H
 
 #include "dev/dev.h"
+#include "dev/mapping.h"
 
 /* Median cost of a call by chunk size in microseconds; linear in between, and per byte beyond the last column. */
 struct gap__sim_price {
@@ -55,14 +56,8 @@ int gap__sim_next_segment(struct gap__dev *, gap_addr);
 /* Memory taken by a neighbour on the same card. */
 void gap__sim_neighbour_set(struct gap__dev *, uint64_t bytes);
 
-/* What a checker may look at: every mapping and segment, in address order.  `host` has the same call. */
-struct gap__sim_mapping {
-  gap_addr addr;
-  uint64_t bytes;
-  gap__chunk chunk; /* 0: a segment */
-  bool accessible;
-};
-int gap__sim_walk(struct gap__dev *, int (*visit)(void *arg, const struct gap__sim_mapping *), void *arg);
+/* Every mapping and segment, in address order.  `host` has the same call. */
+int gap__sim_walk(struct gap__dev *, gap__dev_visit *, void *arg);
 uint64_t gap__sim_chunk_bytes(struct gap__dev *); /* sum over live chunks and segments: what the card has given */
 
 #endif

@@ -1,0 +1,15 @@
+/* What a checker may look at on a backend that runs without a GPU: one mapping, or one segment. */
+#ifndef GAP_DEV_MAPPING_H
+#define GAP_DEV_MAPPING_H
+
+#include "dev/dev.h"
+
+struct gap__dev_mapping {
+  gap_addr addr;
+  uint64_t bytes;
+  gap__chunk chunk; /* 0: a segment */
+  bool accessible;
+};
+typedef int gap__dev_visit(void *arg, const struct gap__dev_mapping *);
+
+#endif
