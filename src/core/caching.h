@@ -109,6 +109,17 @@ static inline struct caching_bin *caching_bin_at(const struct caching *c, uint32
 static inline struct caching_pool *caching_pool_at(const struct caching *c, uint32_t index) {
   return gap__slab_at(&c->pools, index);
 }
+/* What the driver is asked for when no idle block serves a request of `bytes` (rounded). */
+static inline uint64_t caching_segment_bytes(const struct gap__conf *conf, uint64_t bytes) {
+  if (bytes <= CACHING_SMALL_MAX) return CACHING_SMALL_SEGMENT;
+  if (bytes < CACHING_OWN_SEGMENT_MIN) return conf->large_segment_size;
+  return (bytes + CACHING_SEGMENT_ROUND - 1) / CACHING_SEGMENT_ROUND * CACHING_SEGMENT_ROUND;
+}
+/* Oversize blocks (max_split_size and more) are kept for oversize requests, and for those not much smaller. */
+static inline bool caching_refuses(const struct gap__conf *conf, uint64_t asked, uint64_t has) {
+  if (asked < conf->max_split_size) return has >= conf->max_split_size;
+  return has - asked >= conf->max_non_split_rounding;
+}
 static inline bool caching_is_split(const struct caching_block *block) { return block->prev || block->next; }
 /* torch calls both "capture": while requests go to a private pool nothing is polled and nothing given back. */
 static inline bool caching_captures(const struct caching_request *request) {

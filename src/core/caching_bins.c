@@ -71,16 +71,10 @@ int gap__caching_bin_find(struct caching *c, struct caching_request *request) {
   return 0;
 }
 
-/* Oversize blocks (max_split_size and more) are kept for oversize requests, and for those not much smaller. */
-static bool refused(const struct gap__conf *conf, uint64_t asked, uint64_t has) {
-  if (asked < conf->max_split_size) return has >= conf->max_split_size;
-  return has - asked >= conf->max_non_split_rounding;
-}
-
 uint32_t gap__caching_fit(struct caching *c, const struct caching_request *request) {
   if (caching_collects(c)) caching_pool_at(c, request->pool)->searches[request->kind]++;
   uint32_t index = gap__tree_at_least(&caching_bin_at(c, request->bin)->idle, &c->blocks, request->bytes, 0);
-  if (!index || refused(&c->conf, request->bytes, caching_block_at(c, index)->node.major)) return 0;
+  if (!index || caching_refuses(&c->conf, request->bytes, caching_block_at(c, index)->node.major)) return 0;
   gap__caching_unshelve(c, index);
   return index;
 }

@@ -57,18 +57,12 @@ static void destroy(struct gap__policy_state *state) {
   release_records(c);
 }
 
-static uint64_t segment_size(const struct caching *c, uint64_t bytes) {
-  if (bytes <= CACHING_SMALL_MAX) return CACHING_SMALL_SEGMENT;
-  if (bytes < CACHING_OWN_SEGMENT_MIN) return c->conf.large_segment_size;
-  return (bytes + CACHING_SEGMENT_ROUND - 1) / CACHING_SEGMENT_ROUND * CACHING_SEGMENT_ROUND;
-}
-
 static int prepare(struct caching *c, gap_pool_id id, struct caching_request *request) {
   int rc = gap__caching_pool_find(c, id, &request->pool);
   if (rc) return rc;
   request->bytes = gap__conf_round(&c->conf, request->requested);
   request->kind = request->bytes <= CACHING_SMALL_MAX ? GAP__KIND_SMALL : GAP__KIND_LARGE;
-  request->segment_bytes = segment_size(c, request->bytes);
+  request->segment_bytes = caching_segment_bytes(&c->conf, request->bytes);
   return gap__caching_bin_find(c, request);
 }
 

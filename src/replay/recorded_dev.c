@@ -1,0 +1,200 @@
+#include "replay/recorded_dev.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define MADE_UP ((gap_stream)1 << 63) /* no driver hands out such a handle */
+
+static struct recorded_dev *of(struct gap__dev *dev) { return (struct recorded_dev *)dev; }
+
+void gap__recorded_fault(struct recorded_dev *dev, uint64_t event, const char *format, ...) {
+  if (dev->failed) return;
+  dev->failed = true;
+  dev->fault_event = event;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(dev->fault, sizeof dev->fault, format, args);
+  va_end(args);
+}
+
+static void describe(const struct gap__hist_event *event, char *out, size_t bytes) {
+  snprintf(out, bytes, "%s of %" PRIu64 " bytes at %#" PRIx64, gap__action_name(event->action), event->size,
+           event->addr);
+}
+
+/* The next driver call of the script; late completions are looked up by address, wherever they stand. */
+static const struct gap__hist_event *front(struct recorded_dev *dev) {
+  while (dev->next < dev->end && dev->events[dev->next].action == GAP__ACT_FREE_COMPLETED) dev->next++;
+  return dev->next < dev->end ? &dev->events[dev->next] : NULL;
+}
+
+/* ---- segments ---- */
+
+static int unexpected_alloc(struct recorded_dev *dev, uint64_t bytes, const struct gap__hist_event *at) {
+  char text[160];
+  describe(at ? at : &dev->events[dev->end], text, sizeof text);
+  gap__recorded_fault(dev, dev->next, "recorded: %s; the model asks the driver for %" PRIu64 " bytes", text, bytes);
+  return GAP_EDEVICE;
+}
+
+static int segment_alloc(struct gap__dev *base, uint64_t bytes, gap_addr *out) {
+  struct recorded_dev *dev = of(base);
+  if (dev->failed) return GAP_EDEVICE;
+  const struct gap__hist_event *at = front(dev);
+  if (at ? at->action == GAP__ACT_SEGMENT_FREE && dev->refuses : dev->refuses) return GAP_ENOMEM;
+  if (!at || at->action != GAP__ACT_SEGMENT_ALLOC || at->size != bytes) return unexpected_alloc(dev, bytes, at);
+  *out = at->addr;
+  dev->held_bytes += bytes;
+  dev->next++;
+  return 0;
+}
+
+static int segment_free(struct gap__dev *base, gap_addr addr) {
+  struct recorded_dev *dev = of(base);
+  if (dev->failed) return GAP_EDEVICE;
+  const struct gap__hist_event *at = front(dev);
+  if (at && at->action == GAP__ACT_SEGMENT_FREE && at->addr == addr) {
+    dev->held_bytes -= at->size;
+    dev->next++;
+    return 0;
+  }
+  char text[160] = "no further driver call";
+  if (at) describe(at, text, sizeof text);
+  gap__recorded_fault(dev, dev->next, "recorded: %s; the model gives the segment at %#" PRIx64 " back", text, addr);
+  return GAP_EDEVICE;
+}
+
+/* ---- events of the made-up streams ---- */
+
+static int event_create(struct gap__dev *base, gap_stream stream, gap__event *out) {
+  (void)base;
+  *out = stream & ~MADE_UP; /* one event a stream: the number of the wait */
+  return 0;
+}
+static int event_destroy(struct gap__dev *base, gap__event event) {
+  (void)base, (void)event;
+  return 0;
+}
+static int event_record(struct gap__dev *base, gap__event event, gap_stream stream) {
+  (void)base, (void)event, (void)stream;
+  return 0;
+}
+
+static int event_query(struct gap__dev *base, gap__event event) {
+  struct recorded_dev *dev = of(base);
+  struct recorded_wait *wait = &dev->waits[event];
+  if (!wait->scripted || !dev->polls) return GAP_EAGAIN;
+  wait->completed = true;
+  return GAP_OK;
+}
+
+static int event_wait(struct gap__dev *base, gap__event event) {
+  struct recorded_dev *dev = of(base);
+  struct recorded_wait *wait = &dev->waits[event];
+  if (!wait->scripted) {
+    gap__recorded_fault(dev, dev->end,
+                        "the model waits for all work, so the block at %#" PRIx64
+                        " completes; in the record it does not yet",
+                        wait->addr);
+    return GAP_EDEVICE;
+  }
+  wait->completed = true;
+  return GAP_OK;
+}
+
+static int stream_capturing(struct gap__dev *base, gap_stream stream, bool *out) {
+  (void)base, (void)stream;
+  *out = false;
+  return 0;
+}
+
+static uint64_t now_ns(struct gap__dev *base) {
+  (void)base;
+  return 0;
+}
+static void destroy(struct gap__dev *base) { (void)base; /* its owner does */ }
+
+static const struct gap__dev_ops ops = {.name = "recorded",
+                                        .destroy = destroy,
+                                        .segment_alloc = segment_alloc,
+                                        .segment_free = segment_free,
+                                        .event_create = event_create,
+                                        .event_destroy = event_destroy,
+                                        .event_record = event_record,
+                                        .event_query = event_query,
+                                        .event_wait = event_wait,
+                                        .stream_capturing = stream_capturing,
+                                        .now_ns = now_ns};
+
+/* ---- the script ---- */
+
+int gap__recorded_init(struct recorded_dev *dev, const struct gap__hist_event *events, uint64_t total_bytes) {
+  dev->base.ops = &ops;
+  dev->base.caps = (struct gap__dev_caps){.total_bytes = total_bytes, .granularity_bytes = GAP__PAGE, .stepped = true};
+  dev->events = events;
+  return gap__addrmap_init(&dev->wait_map);
+}
+
+void gap__recorded_destroy(struct recorded_dev *dev) { gap__addrmap_destroy(&dev->wait_map); }
+
+int gap__recorded_wait(struct recorded_dev *dev, uint64_t addr, uint64_t size, gap_stream *out) {
+  uint32_t index = dev->wait_free;
+  if (index) dev->wait_free = dev->waits[index].next_free;
+  else if (dev->waits_used < RECORDED_WAITS_MAX) index = ++dev->waits_used;
+  else return GAP_ELIMIT;
+  int rc = gap__addrmap_reserve(&dev->wait_map);
+  if (rc) return rc;
+  dev->waits[index] = (struct recorded_wait){.addr = addr, .size = size};
+  gap__addrmap_put(&dev->wait_map, addr, index);
+  dev->wait_count++;
+  *out = MADE_UP | index;
+  return 0;
+}
+
+static void script_completion(struct recorded_dev *dev, uint64_t at) {
+  const struct gap__hist_event *event = &dev->events[at];
+  uint32_t index = gap__addrmap_get(&dev->wait_map, event->addr);
+  if (!index || dev->waits[index].scripted) {
+    gap__recorded_fault(dev, at, "the block at %#" PRIx64 " completes, but nothing waits there", event->addr);
+  } else if (dev->waits[index].size != event->size) {
+    gap__recorded_fault(dev, at, "the block at %#" PRIx64 " completes with %" PRIu64 " bytes; %" PRIu64 " were asked",
+                        event->addr, event->size, dev->waits[index].size);
+  } else {
+    dev->waits[index].scripted = true;
+  }
+}
+
+void gap__recorded_begin(struct recorded_dev *dev, uint64_t first, uint64_t end) {
+  dev->first = dev->next = first;
+  dev->end = end;
+  for (uint64_t at = first; at < end; at++) {
+    if (dev->events[at].action == GAP__ACT_FREE_COMPLETED) script_completion(dev, at);
+  }
+}
+
+static void finish_completion(struct recorded_dev *dev, uint64_t at) {
+  uint64_t addr = dev->events[at].addr;
+  uint32_t index = gap__addrmap_get(&dev->wait_map, addr);
+  if (!index || !dev->waits[index].completed) {
+    gap__recorded_fault(dev, at, "recorded: the block at %#" PRIx64 " completes; the model does not look for it", addr);
+    return;
+  }
+  gap__addrmap_remove(&dev->wait_map, addr);
+  dev->waits[index].next_free = dev->wait_free;
+  dev->wait_free = index;
+  dev->wait_count--;
+}
+
+bool gap__recorded_finish(struct recorded_dev *dev) {
+  for (uint64_t at = dev->first; at < dev->end && !dev->failed; at++) {
+    if (dev->events[at].action == GAP__ACT_FREE_COMPLETED) {
+      finish_completion(dev, at);
+    } else if (at >= dev->next) {
+      char text[160];
+      describe(&dev->events[at], text, sizeof text);
+      gap__recorded_fault(dev, at, "recorded: %s; the model makes no such driver call", text);
+    }
+  }
+  return !dev->failed;
+}

@@ -1,0 +1,34 @@
+/* Does our model of torch's native policy do what torch did?  A recorded history is fed to the strategy caching_allocator
+ * and every answer is compared: addresses, sizes and order of driver calls, which blocks complete, refusals, snapshots, the
+ * segments at the end, and the statistics where the history has them. */
+#ifndef GAP_VERIFY_NATIVE_H
+#define GAP_VERIFY_NATIVE_H
+
+#include <stdint.h>
+
+#include "conf/conf.h"
+#include "trace/history.h"
+
+struct gap__verify_result {
+  uint64_t events; /* verified: all of them, or those before the one that differs */
+  uint64_t event;  /* index of the first event that differs; event_count when the end state does */
+  uint64_t reserved_peak, reserved_final; /* of the model, bytes */
+  uint64_t retries, ooms;                 /* of the model */
+  uint64_t trims;                         /* bursts of segment_free taken for an empty_cache() of the program */
+  char text[512]; /* on a difference: what was expected and what came; why, when it cannot be verified */
+};
+
+/* The configuration under which the history was recorded: `conf` with what the history knows of its settings. */
+void gap__verify_conf(const struct gap__history *, const struct gap__conf *conf, struct gap__conf *out);
+
+/* The cap torch ran under: memory_fraction x total_bytes, rounded down; 0 when unknown or when the fraction is 1. */
+uint64_t gap__verify_cap(const struct gap__history *);
+
+/* Replays the events of `device`, one at a time; only those that the recorder writes inside one call of the program are seen
+ * together.  `cap_bytes` 0: as gap__verify_cap says; without a known cap, refusals are the driver's.
+ * 0 when everything agrees; GAP_EMISMATCH; GAP_ENOTSUP for a history that cannot be verified: wrapped, recorded with expandable
+ * segments; GAP_EINVAL, GAP_ENOMETA. */
+int gap__verify_native(const struct gap__history *, uint32_t device, const struct gap__conf *conf, uint64_t cap_bytes,
+                       struct gap__verify_result *out);
+
+#endif
