@@ -1,0 +1,251 @@
+/* Blocks by address: split, merge, look up; ranges.  See arena.h and state.h. */
+#include "core/arena.h"
+
+#include <string.h>
+
+#define WINDOW_BYTES_MIN ((uint64_t)1 << GAP__WINDOW_SHIFT)
+#define WINDOW_BYTES_SMALL ((uint64_t)8 << 30)
+#define WINDOW_BYTES_LARGE ((uint64_t)64 << 30)
+#define ADDRESS_BUDGET ((uint64_t)60 << 40)
+enum { SMALL_GRANULE_SHIFT = 3, RANGES_MAX = 65535 };
+
+void gap__arena_init(struct gap__arena *arena, struct gap__lane *lane, uint8_t kind) {
+  arena->lane = lane;
+  arena->kind = kind;
+}
+
+/* ---- look-up: the first block of each granule, kept exactly ---- */
+
+static inline void index_remove(struct gap__lane *lane, struct gap__range *range, uint32_t index) {
+  const struct gap__block *b = gap__block(lane, index);
+  uint32_t granule = b->off >> range->granule_shift;
+  if (range->first[granule] != index) return;
+  bool next_too = b->next && gap__block(lane, b->next)->off >> range->granule_shift == granule;
+  range->first[granule] = next_too ? b->next : 0;
+}
+
+uint32_t gap__block_starting(const struct gap__range *range, uint32_t unit) {
+  const struct gap__lane *lane = range->arena->lane;
+  uint32_t i = range->first[unit >> range->granule_shift];
+  while (i && gap__block(lane, i)->off < unit) i = gap__block(lane, i)->next;
+  return i && gap__block(lane, i)->off == unit ? i : 0;
+}
+
+uint32_t gap__block_covering(const struct gap__range *range, uint32_t unit) {
+  const struct gap__lane *lane = range->arena->lane;
+  uint32_t granule = unit >> range->granule_shift;
+  while (!range->first[granule] || gap__block(lane, range->first[granule])->off > unit) granule--;
+  uint32_t i = range->first[granule];
+  for (uint32_t next; (next = gap__block(lane, i)->next) && gap__block(lane, next)->off <= unit;) i = next;
+  return i;
+}
+
+/* ---- state changes ---- */
+
+static void hole_insert(struct gap__arena *arena, uint32_t index) {
+  struct gap__block *b = gap__block(arena->lane, index);
+  b->link_prev = 0;
+  b->link_next = arena->hole_head;
+  if (arena->hole_head) gap__block(arena->lane, arena->hole_head)->link_prev = index;
+  arena->hole_head = index;
+  arena->hole_count++;
+  arena->lane->owner->runs[arena->kind] += b->prev != 0; /* a hole ends the mapped stretch before it */
+}
+
+static void hole_remove(struct gap__arena *arena, uint32_t index) {
+  struct gap__block *b = gap__block(arena->lane, index);
+  if (b->link_next) gap__block(arena->lane, b->link_next)->link_prev = b->link_prev;
+  if (b->link_prev) gap__block(arena->lane, b->link_prev)->link_next = b->link_next;
+  else arena->hole_head = b->link_next;
+  arena->hole_count--;
+  arena->lane->owner->runs[arena->kind] -= b->prev != 0;
+}
+
+void gap__block_detach(struct gap__arena *arena, uint32_t index) {
+  struct gap__block *b = gap__block(arena->lane, index);
+  if (b->state == GAP__IDLE) gap__bin_remove(arena, index);
+  else if (b->state == GAP__HOLE) hole_remove(arena, index);
+  b->state = GAP__RESERVED;
+}
+
+static void drop_next(struct gap__arena *arena, struct gap__block *b) {
+  struct gap__lane *lane = arena->lane;
+  uint32_t gone = b->next;
+  struct gap__block *n = gap__block(lane, gone);
+  struct gap__range *range = gap__range_at(lane->owner, n->range);
+  index_remove(lane, range, gone);
+  b->len += n->len;
+  b->next = n->next;
+  if (n->next) gap__block(lane, n->next)->prev = n->prev;
+  else range->tail = n->prev;
+  n->state = GAP__UNUSED;
+  gap__slab_give(&lane->blocks, gone);
+}
+
+void gap__block_absorb_next(struct gap__arena *arena, uint32_t index) {
+  drop_next(arena, gap__block(arena->lane, index));
+}
+
+uint32_t gap__block_attach(struct gap__arena *arena, uint32_t index, enum gap__state state) {
+  struct gap__lane *lane = arena->lane;
+  struct gap__block *b = gap__block(lane, index);
+  if (b->next && gap__block(lane, b->next)->state == state) {
+    gap__block_detach(arena, b->next);
+    drop_next(arena, b);
+  }
+  if (b->prev && gap__block(lane, b->prev)->state == state) {
+    index = b->prev;
+    gap__block_detach(arena, index);
+    b = gap__block(lane, index);
+    drop_next(arena, b);
+  }
+  b->state = (uint8_t)state;
+  if (state == GAP__IDLE) gap__bin_insert(arena, index);
+  else hole_insert(arena, index);
+  return index;
+}
+
+uint32_t gap__block_cut(struct gap__arena *arena, uint32_t index, uint32_t units) {
+  struct gap__lane *lane = arena->lane;
+  uint32_t high = gap__slab_take(&lane->blocks);
+  if (!high) return 0;
+  struct gap__block *b = gap__block(lane, index), *h = gap__block(lane, high);
+  struct gap__range *range = gap__range_at(lane->owner, b->range);
+  *h = (struct gap__block){.off = b->off + units, .len = b->len - units, .prev = index, .next = b->next,
+                           .state = GAP__RESERVED, .range = b->range};
+  if (b->next) gap__block(lane, b->next)->prev = high;
+  else range->tail = high;
+  b->next = high;
+  b->len = units;
+  /* what started behind in this granule starts behind `high` now: only an entry that points there must change */
+  uint32_t granule = h->off >> range->granule_shift;
+  if (b->off >> range->granule_shift != granule) range->first[granule] = high;
+  return high;
+}
+
+uint32_t gap__block_isolate(struct gap__arena *arena, uint32_t index, uint32_t off, uint32_t len, enum gap__state rest) {
+  struct gap__lane *lane = arena->lane;
+  struct gap__block *b = gap__block(lane, index);
+  uint32_t before = off - b->off, after = b->len - before - len;
+  uint32_t high = 0;
+  if (after && !(high = gap__block_cut(arena, index, before + len))) return 0;
+  uint32_t wanted = index;
+  if (before && !(wanted = gap__block_cut(arena, index, before))) {
+    if (high) gap__block_absorb_next(arena, index);
+    return 0;
+  }
+  if (high) gap__block_attach(arena, high, rest);
+  if (before) gap__block_attach(arena, index, rest);
+  return wanted;
+}
+
+int gap__arena_withdraw(struct gap__arena *arena, uint32_t index, uint32_t page, uint32_t pages) {
+  gap__block_detach(arena, index);
+  uint32_t off = page << GAP__PAGE_UNIT_SHIFT, len = pages << GAP__PAGE_UNIT_SHIFT;
+  uint32_t wanted = gap__block_isolate(arena, index, off, len, GAP__IDLE);
+  gap__block_attach(arena, wanted ? wanted : index, wanted ? GAP__HOLE : GAP__IDLE);
+  return wanted ? 0 : GAP_ENOMETA;
+}
+
+void gap__arena_flush(struct gap__arena *arena) {
+  struct gap__lane *lane = arena->lane;
+  if (arena->hot) {
+    uint32_t hot = arena->hot;
+    arena->hot = 0;
+    gap__block_attach(arena, hot, GAP__IDLE);
+  }
+  if (arena->kind != GAP__ARENA_SMALL) return;
+  for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++) {
+    uint32_t next;
+    for (uint32_t i = arena->front[units]; i; i = next) {
+      next = gap__block(lane, i)->link_next;
+      gap__block_attach(arena, i, GAP__IDLE);
+    }
+    arena->front[units] = 0;
+  }
+}
+
+uint32_t gap__arena_fit(struct gap__arena *arena, uint32_t units, bool aligned) {
+  uint32_t index = gap__bin_find(arena, units, aligned);
+  if (!index) return 0;
+  const struct gap__block *b = gap__block(arena->lane, index);
+  uint32_t off = gap__place_low(b->off, aligned);
+  gap__block_detach(arena, index);
+  uint32_t wanted = gap__block_isolate(arena, index, off, units, GAP__IDLE);
+  if (!wanted) gap__block_attach(arena, index, GAP__IDLE);
+  return wanted;
+}
+
+/* ---- ranges ---- */
+
+static uint64_t window_bytes(const struct gap__policy_state *s, const struct gap__arena *arena, uint64_t bytes) {
+  uint64_t window = arena->kind == GAP__ARENA_SMALL ? WINDOW_BYTES_SMALL : WINDOW_BYTES_LARGE;
+  while (window > WINDOW_BYTES_MIN && s->address_bytes + window > ADDRESS_BUDGET / 8) window /= 2;
+  uint64_t least = (bytes + WINDOW_BYTES_MIN - 1) / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN;
+  return window > least ? window : least;
+}
+
+/* Reserves addresses: the usual window, halved while the driver refuses, never less than `bytes`. */
+static int reserve_window(struct gap__policy_state *s, const struct gap__arena *arena, uint64_t bytes, gap_addr *base,
+                          uint64_t *window) {
+  uint64_t least = (bytes + WINDOW_BYTES_MIN - 1) / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN;
+  for (*window = window_bytes(s, arena, bytes);;) {
+    int rc = gap__dev_reserve(s->dev, *window, WINDOW_BYTES_MIN, base);
+    if (!rc) return (*base + *window) >> GAP__ADDRESS_BITS ? GAP_ENOTSUP : 0;
+    if (*window == least) return rc;
+    *window = *window / 2 > least ? *window / 2 / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN : least;
+  }
+}
+
+static void range_unmap_tables(struct gap__range *range, uint64_t granules) {
+  gap__meta_unmap(range->first, granules * sizeof(uint32_t));
+  gap__meta_unmap(range->stamp, range->pages * sizeof(uint32_t));
+  gap__meta_unmap(range->slot, range->pages * sizeof(uint32_t));
+}
+
+static int range_map_tables(struct gap__range *range, uint64_t granules) {
+  range->first = gap__meta_map(granules * sizeof(uint32_t));
+  range->stamp = gap__meta_map(range->pages * sizeof(uint32_t));
+  range->slot = gap__meta_map(range->pages * sizeof(uint32_t));
+  if (range->first && range->stamp && range->slot) return 0;
+  range_unmap_tables(range, granules);
+  return GAP_ENOMETA;
+}
+
+int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
+  struct gap__policy_state *s = arena->lane->owner;
+  if (s->range_count == RANGES_MAX) return GAP_ENOMETA;
+  gap_addr base;
+  uint64_t bytes;
+  int rc = reserve_window(s, arena, units << GAP__UNIT_SHIFT, &base, &bytes);
+  if (rc) return rc;
+
+  uint16_t number = (uint16_t)(s->range_count + 1);
+  struct gap__range *range = gap__range_at(s, number);
+  *range = (struct gap__range){.base = base, .arena = arena, .pages = (uint32_t)(bytes >> GAP__PAGE_SHIFT)};
+  range->granule_shift = arena->kind == GAP__ARENA_SMALL ? SMALL_GRANULE_SHIFT : GAP__PAGE_UNIT_SHIFT;
+  uint64_t granules = bytes >> GAP__UNIT_SHIFT >> range->granule_shift;
+  uint32_t block = gap__slab_take(&arena->lane->blocks);
+  rc = block ? range_map_tables(range, granules) : GAP_ENOMETA;
+  if (rc) {
+    if (block) gap__slab_give(&arena->lane->blocks, block);
+    gap__dev_unreserve(s->dev, base, bytes);
+    return rc;
+  }
+  s->range_count++;
+  s->address_bytes += bytes;
+  *gap__block(arena->lane, block) =
+      (struct gap__block){.len = (uint32_t)(bytes >> GAP__UNIT_SHIFT), .state = GAP__RESERVED, .range = number};
+  range->first[0] = range->tail = block;
+  gap__block_attach(arena, block, GAP__HOLE);
+  arena->range_newest = number;
+  for (uint64_t w = base >> GAP__WINDOW_SHIFT; w < (base + bytes) >> GAP__WINDOW_SHIFT; w++)
+    __atomic_store_n(&s->range_of[w], number, __ATOMIC_RELEASE);
+  return 0;
+}
+
+void gap__range_destroy(struct gap__policy_state *s, struct gap__range *range) {
+  uint64_t bytes = (uint64_t)range->pages << GAP__PAGE_SHIFT;
+  range_unmap_tables(range, bytes >> GAP__UNIT_SHIFT >> range->granule_shift);
+  gap__dev_unreserve(s->dev, range->base, bytes);
+}

@@ -1,0 +1,171 @@
+/* The checker: walks every record and compares it with the invariants of state.h. */
+#include "core/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/arena.h"
+#include "core/limit.h"
+
+struct report {
+  char *text;
+  size_t bytes;
+  bool failed;
+};
+
+static void __attribute__((format(printf, 2, 3))) fail(struct report *r, const char *format, ...) {
+  va_list args;
+  if (r->failed) return;
+  r->failed = true;
+  va_start(args, format);
+  vsnprintf(r->text, r->bytes, format, args);
+  va_end(args);
+}
+
+/* What a walk over the blocks of a lane adds up to. */
+struct census {
+  int64_t count[2], bytes[2], requested[2], pending_count[2], pending_bytes[2];
+  uint64_t idle_units[GAP__ARENA_COUNT], home_pages;
+  uint32_t idle_count[GAP__ARENA_COUNT], hole_count[GAP__ARENA_COUNT], cached;
+  int64_t runs[GAP__ARENA_COUNT];
+};
+
+static void count_block(struct census *c, const struct gap__block *b, int kind) {
+  int torch = b->len > GAP__TORCH_SMALL_UNITS;
+  int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
+  if (b->state == GAP__LIVE) c->count[torch]++, c->bytes[torch] += bytes;
+  if (b->state == GAP__PENDING) c->pending_count[torch]++, c->pending_bytes[torch] += bytes;
+  if (b->state == GAP__LIVE || b->state == GAP__PENDING) c->requested[torch] += bytes - b->slack;
+  if (b->state == GAP__IDLE) c->idle_count[kind]++, c->idle_units[kind] += b->len;
+  if (b->state == GAP__HOLE) c->hole_count[kind]++, c->runs[kind] += b->prev != 0;
+  if (b->state == GAP__CACHED) c->cached++;
+}
+
+static void check_block(struct report *r, const struct gap__range *range, uint32_t index, uint32_t prev, uint32_t off) {
+  const struct gap__lane *lane = range->arena->lane;
+  const struct gap__block *b = gap__block(lane, index);
+  unsigned long long at = gap__range_addr(range, b->off);
+  if (b->off != off || b->prev != prev || !b->len) fail(r, "block %#llx: blocks of a range must touch in address order", at);
+  if (b->state == GAP__UNUSED || b->state == GAP__RESERVED) fail(r, "block %#llx: state %d at rest", at, b->state);
+  if (prev && gap__block(lane, prev)->state == b->state && (b->state == GAP__IDLE || b->state == GAP__HOLE))
+    fail(r, "block %#llx: neighbours of one state must be merged", at);
+  if (b->state == GAP__HOLE && (b->off % GAP__PAGE_UNITS || b->len % GAP__PAGE_UNITS))
+    fail(r, "hole %#llx: not on page borders", at);
+  if (gap__block_starting(range, b->off) != index) fail(r, "block %#llx: not found by its address", at);
+}
+
+/* Pages behind a block: homes behind memory, nothing or lent mappings behind holes. */
+static void check_pages(struct report *r, const struct gap__policy_state *s, const struct gap__range *range,
+                        const struct gap__block *b) {
+  for (uint32_t page = gap__page_of(b->off); page < gap__page_up(b->off + b->len); page++) {
+    if (gap__slot_is_home(s, range, page) == (b->state == GAP__HOLE))
+      fail(r, "page %#llx: %s", (unsigned long long)range->base + ((unsigned long long)page << GAP__PAGE_SHIFT),
+           b->state == GAP__HOLE ? "a hole's page has a home" : "a block's page has no memory");
+    if (range->stamp[page] > range->arena->lane->epoch) fail(r, "page %u: stamped with a future epoch", page);
+  }
+}
+
+static void check_range(struct report *r, const struct gap__policy_state *s, const struct gap__range *range,
+                        struct census *c) {
+  const struct gap__lane *lane = range->arena->lane;
+  uint32_t off = 0, prev = 0, lent = 0;
+  for (uint32_t i = range->first[0]; i && !r->failed; prev = i, i = gap__block(lane, i)->next) {
+    const struct gap__block *b = gap__block(lane, i);
+    check_block(r, range, i, prev, off);
+    check_pages(r, s, range, b);
+    count_block(c, b, range->arena->kind);
+    off = b->off + b->len;
+  }
+  if (off != range->pages << GAP__PAGE_UNIT_SHIFT || range->tail != prev) fail(r, "range %#llx: does not end where it should",
+                                                                               (unsigned long long)range->base);
+  for (uint32_t page = 0; page < gap__page_up(off); page++) {
+    bool home = gap__slot_is_home(s, range, page);
+    c->home_pages += home;
+    lent += range->slot[page] && !home;
+  }
+  if (lent != range->lent_pages) fail(r, "range %#llx: %u lent pages, %u counted", (unsigned long long)range->base, lent,
+                                      range->lent_pages);
+}
+
+static uint32_t bin_length(const struct gap__lane *lane, const struct gap__bins *bins, struct report *r) {
+  uint32_t count = 0;
+  for (uint32_t bin = 0; bin < GAP__BIN_COUNT; bin++) {
+    bool marked = bins->word[bin >> 6] >> (bin & 63) & 1;
+    if (marked != (bins->head[bin] != 0)) fail(r, "bin %u: its bit and its list differ", bin);
+    for (uint32_t i = bins->head[bin]; i; i = gap__block(lane, i)->link_next, count++)
+      if (gap__block(lane, i)->state != GAP__IDLE) fail(r, "bin %u: holds a block that is not idle", bin);
+  }
+  return count;
+}
+
+static void check_lane(struct report *r, struct gap__lane *lane, struct census *c) {
+  struct gap__policy_state *s = lane->owner;
+  int64_t runs_before[GAP__ARENA_COUNT] = {c->runs[0], c->runs[1]};
+  uint64_t homes = c->home_pages;
+  *c = (struct census){.home_pages = homes, .runs = {runs_before[0], runs_before[1]}};
+  for (uint32_t i = 1; i <= s->range_count && !r->failed; i++)
+    if (gap__range_at(s, i)->arena->lane == lane) check_range(r, s, gap__range_at(s, i), c);
+  for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+    const struct gap__arena *arena = &lane->arena[kind];
+    if (c->idle_count[kind] != arena->idle_count || c->idle_units[kind] != arena->idle_units ||
+        bin_length(lane, &arena->bins, r) != arena->idle_count)
+      fail(r, "arena: idle blocks in the ranges, in the bins and in the counters differ");
+    if (c->hole_count[kind] != arena->hole_count) fail(r, "arena: holes in the ranges and in the list differ");
+  }
+  for (int kind = 0; kind < 2; kind++) {
+    const struct gap__tally *t = &lane->tally[kind];
+    if (t->count != c->count[kind] || t->bytes != c->bytes[kind] || t->requested != c->requested[kind] ||
+        t->pending_count != c->pending_count[kind] || t->pending_bytes != c->pending_bytes[kind])
+      fail(r, "lane: the tally says %lld live blocks of %lld bytes, the ranges hold %lld of %lld", (long long)t->count,
+           (long long)t->bytes, (long long)c->count[kind], (long long)c->bytes[kind]);
+  }
+}
+
+static void check_chunks(struct report *r, const struct gap__policy_state *s, uint64_t home_pages) {
+  uint64_t pages = 0;
+  for (uint32_t i = 1; i <= s->range_count; i++) {
+    const struct gap__range *range = gap__range_at(s, i);
+    for (uint32_t page = 0; page < range->pages; page++) {
+      uint32_t m = range->slot[page];
+      if (!m) continue;
+      const struct gap__mapping *mapping = gap__mapping_at(s, m);
+      const struct gap__chunk_rec *c = gap__chunk_at(s, mapping->chunk);
+      if (mapping->range != i || page < mapping->page || page >= mapping->page + c->pages)
+        fail(r, "page %u: its slot names a mapping elsewhere", page);
+      if (c->home == m && mapping->page == page) pages += c->pages;
+      bool listed = false;
+      for (uint32_t k = c->mappings; k; k = gap__mapping_at(s, k)->next) listed |= k == m;
+      if (!listed) fail(r, "page %u: its mapping is not in its chunk's list", page);
+    }
+  }
+  if (pages != s->held_pages || home_pages != pages || s->held[0].current != (int64_t)pages)
+    fail(r, "held: %llu pages have a home, %llu are counted", (unsigned long long)pages, (unsigned long long)s->held_pages);
+}
+
+static void check_peaks(struct report *r, const struct gap__policy_state *s) {
+  int64_t limit_all = 0, limit[2] = {0};
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = 0; kind < 2; kind++) {
+      int64_t most = lane->tally[kind].bytes_limit > lane->tally[kind].bytes ? lane->tally[kind].bytes_limit
+                                                                              : lane->tally[kind].bytes;
+      limit[kind] += most;
+      limit_all += most;
+    }
+  if (limit_all > s->peak.allocated[0] || limit[0] > s->peak.allocated[1] || limit[1] > s->peak.allocated[2])
+    fail(r, "tallies: the lanes could pass the device's peak unseen");
+}
+
+int gap__check(struct gap__policy_state *s, char *text, size_t bytes) {
+  struct report r = {text, bytes, false};
+  struct census c = {0};
+  if (bytes) text[0] = 0;
+  gap__lock(&s->lock);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
+  for (struct gap__lane *lane = s->lanes; lane && !r.failed; lane = lane->next) check_lane(&r, lane, &c);
+  if (!r.failed) check_chunks(&r, s, c.home_pages);
+  if (!r.failed) check_peaks(&r, s);
+  if (!r.failed && (c.runs[0] != s->runs[0] || c.runs[1] != s->runs[1])) fail(&r, "mapped stretches are miscounted");
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__unlock(&lane->lock);
+  gap__unlock(&s->lock);
+  return r.failed ? GAP_ESTATE : 0;
+}

@@ -1,0 +1,122 @@
+/* Chunks and mappings: see chunk.h and the invariants in state.h. */
+#include "core/chunk.h"
+
+#include "core/arena.h"
+
+static void run_by(struct gap__running *r, int64_t pages) {
+  r->current += pages;
+  if (pages > 0) r->added += pages;
+  else r->removed -= pages;
+  if (r->current > r->peak) r->peak = r->current;
+}
+
+static void count_held(struct gap__policy_state *s, int64_t pages) {
+  s->held_pages += (uint64_t)pages;
+  atomic_fetch_add_explicit(&s->device->held_bytes, (uint64_t)pages << GAP__PAGE_SHIFT, memory_order_relaxed);
+  run_by(&s->held[0], pages);
+}
+
+static void count_home(struct gap__policy_state *s, const struct gap__range *range, int64_t pages) {
+  run_by(&s->held[1 + range->arena->kind], pages);
+}
+
+int gap__chunk_create(struct gap__policy_state *s, uint32_t pages, uint32_t *out) {
+  uint32_t index = gap__slab_take(&s->chunks);
+  if (!index) return GAP_ENOMETA;
+  struct gap__chunk_rec *c = gap__chunk_at(s, index);
+  *c = (struct gap__chunk_rec){.pages = pages};
+  int rc = gap__dev_chunk_create(s->dev, (uint64_t)pages << GAP__PAGE_SHIFT, GAP__PLACE_DEVICE, &c->handle);
+  if (rc) {
+    gap__slab_give(&s->chunks, index);
+    return rc;
+  }
+  count_held(s, pages);
+  s->device_allocs++;
+  *out = index;
+  return 0;
+}
+
+static void slots_set(struct gap__range *range, uint32_t page, uint32_t pages, uint32_t mapping) {
+  for (uint32_t i = 0; i < pages; i++) range->slot[page + i] = mapping;
+}
+
+int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__range *range, uint32_t page, uint32_t *mapping) {
+  uint32_t index = gap__slab_take(&s->mappings);
+  if (!index) return GAP_ENOMETA;
+  struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  int rc = gap__dev_map(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)c->pages << GAP__PAGE_SHIFT,
+                        c->handle);
+  if (rc) {
+    gap__slab_give(&s->mappings, index);
+    return rc;
+  }
+  *gap__mapping_at(s, index) = (struct gap__mapping){
+      .chunk = chunk, .page = page, .next = c->mappings, .range = (uint16_t)(range - s->ranges)};
+  c->mappings = index;
+  if (c->home) {
+    range->lent_pages += c->pages;
+  } else {
+    c->home = index;
+    count_home(s, range, c->pages);
+  }
+  slots_set(range, page, c->pages, index);
+  *mapping = index;
+  return 0;
+}
+
+void gap__chunk_rehome(struct gap__policy_state *s, uint32_t mapping) {
+  struct gap__mapping *to = gap__mapping_at(s, mapping);
+  struct gap__chunk_rec *c = gap__chunk_at(s, to->chunk);
+  if (c->home == mapping) return;
+  struct gap__mapping *from = gap__mapping_at(s, c->home);
+  struct gap__range *left = gap__range_at(s, from->range);
+  from->stamp = 0;
+  for (uint32_t i = 0; i < c->pages; i++)
+    if (left->stamp[from->page + i] > from->stamp) from->stamp = left->stamp[from->page + i];
+  left->lent_pages += c->pages;
+  struct gap__range *entered = gap__range_at(s, to->range);
+  entered->lent_pages -= c->pages;
+  c->home = mapping;
+  count_home(s, left, -(int64_t)c->pages);
+  count_home(s, entered, c->pages);
+}
+
+int gap__mapping_unmap(struct gap__policy_state *s, uint32_t mapping) {
+  struct gap__mapping *m = gap__mapping_at(s, mapping);
+  struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
+  struct gap__range *range = gap__range_at(s, m->range);
+  int rc = gap__dev_unmap(s->dev, range->base + ((uint64_t)m->page << GAP__PAGE_SHIFT), (uint64_t)c->pages << GAP__PAGE_SHIFT);
+  if (rc) return rc;
+  uint32_t *link = &c->mappings;
+  while (*link != mapping) link = &gap__mapping_at(s, *link)->next;
+  *link = m->next;
+  if (c->home == mapping) {
+    c->home = 0;
+    count_home(s, range, -(int64_t)c->pages);
+  } else {
+    range->lent_pages -= c->pages;
+  }
+  slots_set(range, m->page, c->pages, 0);
+  gap__slab_give(&s->mappings, mapping);
+  return 0;
+}
+
+int gap__chunk_release(struct gap__policy_state *s, uint32_t chunk) {
+  struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  while (c->mappings) {
+    int rc = gap__mapping_unmap(s, c->mappings);
+    if (rc) return rc;
+  }
+  int rc = gap__dev_chunk_release(s->dev, c->handle);
+  if (rc) return rc;
+  count_held(s, -(int64_t)c->pages);
+  s->device_frees++;
+  gap__slab_give(&s->chunks, chunk);
+  return 0;
+}
+
+bool gap__mapping_settled(const struct gap__policy_state *s, uint32_t mapping) {
+  const struct gap__mapping *m = gap__mapping_at(s, mapping);
+  const struct gap__lane *lane = gap__range_at(s, m->range)->arena->lane;
+  return lane->completed >= m->stamp && !atomic_load_explicit(&lane->pinned, memory_order_relaxed);
+}

@@ -1,0 +1,19 @@
+/* Why a request failed, in plain words with numbers; and the figures behind them. */
+#ifndef GAP_DIAGNOSE_H
+#define GAP_DIAGNOSE_H
+
+#include "core/reclaim.h"
+
+/* Where the idle bytes of a device are; under the device lock, no lane lock held. */
+struct gap__idle {
+  uint64_t returnable_bytes; /* idle whole chunks of lanes that are not pinned */
+  uint64_t stuck_bytes;      /* idle, but on pages that live blocks share, or in a pinned pool */
+  uint64_t pinned_bytes;     /* of them in pinned pools */
+  uint64_t extents;          /* idle blocks */
+};
+struct gap__idle gap__idle_figures(struct gap__policy_state *);
+
+/* Writes device->diagnosis; under the device lock, no lane lock held. */
+void gap__diagnose_failure(struct gap__lane *, const struct gap__request *);
+
+#endif

@@ -1,0 +1,171 @@
+/* Statistics and the walk: see figures.h. */
+#include "core/figures.h"
+
+#include "core/arena.h"
+#include "core/diagnose.h"
+#include "core/limit.h"
+#include "core/tally.h"
+
+static void run_to(struct gap__running *r, int64_t now) {
+  if (now > r->current) r->added += now - r->current;
+  else r->removed += r->current - now;
+  r->current = now;
+  if (now > r->peak) r->peak = now;
+}
+
+void gap__figures_sample(struct gap__policy_state *s) {
+  run_to(&s->segments[0], s->runs[0] + s->runs[1]);
+  run_to(&s->segments[1], s->runs[0]);
+  run_to(&s->segments[2], s->runs[1]);
+}
+
+/* Idle blocks beside live ones, by arena kind: what torch calls inactive_split. */
+static void sample_split(struct gap__policy_state *s) {
+  int64_t count[3] = {0}, bytes[3] = {0};
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lock(&lane->lock);
+    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+      gap__arena_flush(&lane->arena[kind]);
+      count[1 + kind] += lane->arena[kind].idle_count;
+      bytes[1 + kind] += (int64_t)(lane->arena[kind].idle_units << GAP__UNIT_SHIFT);
+    }
+    gap__unlock(&lane->lock);
+  }
+  count[0] = count[1] + count[2];
+  bytes[0] = bytes[1] + bytes[2];
+  for (int kind = 0; kind < 3; kind++) {
+    run_to(&s->split[kind], count[kind]);
+    run_to(&s->split_bytes[kind], bytes[kind]);
+  }
+}
+
+static void add_running(struct gap__stat *to, const struct gap__running *from, int64_t unit) {
+  for (int kind = 0; kind < 3; kind++) {
+    to[kind].current += from[kind].current * unit;
+    to[kind].peak += from[kind].peak * unit;
+    to[kind].allocated += from[kind].added * unit;
+    to[kind].freed += from[kind].removed * unit;
+  }
+}
+
+static uint64_t table_bytes(const struct gap__policy_state *s) {
+  uint64_t bytes = sizeof *s;
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    bytes += sizeof *lane + gap__slab_bytes(&lane->blocks);
+  for (uint32_t i = 1; i <= s->range_count; i++) {
+    const struct gap__range *range = gap__range_at(s, i);
+    const struct gap__block *tail = gap__block(range->arena->lane, range->tail);
+    uint64_t used = tail->state == GAP__HOLE ? tail->off : tail->off + tail->len; /* addresses ever touched */
+    bytes += (used >> range->granule_shift) * sizeof(uint32_t) + gap__page_up((uint32_t)used) * 2 * sizeof(uint32_t);
+  }
+  return bytes + gap__slab_bytes(&s->chunks) + gap__slab_bytes(&s->mappings) + gap__slab_bytes(&s->uses);
+}
+
+static void add_ours(struct gap__policy_state *s, struct gap__stats *out) {
+  struct gap__idle idle = gap__idle_figures(s);
+  uint64_t hard = gap__hard_limit(s), held = gap__held_pages(s);
+  uint64_t room = hard == UINT64_MAX ? s->dev->caps.total_bytes - (held << GAP__PAGE_SHIFT)
+                                     : (hard > held ? hard - held : 0) << GAP__PAGE_SHIFT;
+  out->idle_returnable_bytes += (int64_t)idle.returnable_bytes;
+  out->idle_stuck_bytes += (int64_t)idle.stuck_bytes;
+  out->idle_extents += (int64_t)idle.extents;
+  out->largest_servable_bytes += (int64_t)(room + idle.returnable_bytes);
+  out->stalls += s->stalls;
+  out->stall_us += s->stall_ns / 1000;
+  out->pages_grown += s->grown;
+  out->pages_made_ahead += s->made_ahead;
+  out->pages_stolen += s->stolen;
+  out->pages_stolen_alias += s->stolen_alias;
+  out->pages_reclaimed_mapping += s->claimed;
+  out->pages_trimmed += s->trimmed;
+  out->metadata_bytes += (int64_t)table_bytes(s);
+  out->num_ooms += s->ooms;
+  out->num_alloc_retries += s->retries;
+  out->num_device_alloc += s->device_allocs;
+  out->num_device_free += s->device_frees;
+  for (int rung = 0; rung < GAP__RUNG_COUNT; rung++) {
+    out->rung_count[rung] += s->rung_count[rung];
+    out->rung_us[rung] += s->rung_ns[rung] / 1000;
+  }
+}
+
+void gap__figures_stats(struct gap__policy_state *s, struct gap__stats *out) {
+  gap__lock(&s->lock);
+  gap__tally_stats(s, out);
+  gap__figures_sample(s);
+  sample_split(s);
+  add_running(out->reserved_bytes, s->held, (int64_t)GAP__PAGE);
+  add_running(out->segment, s->segments, 1);
+  add_running(out->inactive_split, s->split, 1);
+  add_running(out->inactive_split_bytes, s->split_bytes, 1);
+  add_ours(s, out);
+  gap__unlock(&s->lock);
+}
+
+static void reset_running(struct gap__running *r, bool peaks, bool accumulated) {
+  for (int kind = 0; kind < 3; kind++) {
+    if (peaks) r[kind].peak = r[kind].current;
+    if (accumulated) r[kind].added = r[kind].removed = 0;
+  }
+}
+
+void gap__figures_reset(struct gap__policy_state *s, bool peaks, bool accumulated) {
+  reset_running(s->held, peaks, accumulated);
+  reset_running(s->segments, peaks, accumulated);
+  reset_running(s->split, peaks, accumulated);
+  reset_running(s->split_bytes, peaks, accumulated);
+  if (accumulated) s->ooms = s->retries = s->device_allocs = s->device_frees = 0;
+}
+
+/* ---- the walk ---- */
+
+static enum gap__block_state public_state(uint8_t state) {
+  switch (state) {
+  case GAP__LIVE: return GAP__BLOCK_LIVE;
+  case GAP__PENDING: return GAP__BLOCK_PENDING;
+  case GAP__HOLE: return GAP__BLOCK_HOLE;
+  default: return GAP__BLOCK_IDLE;
+  }
+}
+
+/* The end of the mapped stretch that starts with `index`. */
+static uint32_t stretch_end(const struct gap__lane *lane, uint32_t index) {
+  const struct gap__block *b = gap__block(lane, index);
+  while (b->next && gap__block(lane, b->next)->state != GAP__HOLE) b = gap__block(lane, b->next);
+  return b->off + b->len;
+}
+
+static int walk_range(const struct gap__range *range, gap__walk_fn *visit, void *arg) {
+  const struct gap__lane *lane = range->arena->lane;
+  uint32_t start = 0, end = 0;
+  for (uint32_t i = gap__block_covering(range, 0); i; i = gap__block(lane, i)->next) {
+    const struct gap__block *b = gap__block(lane, i);
+    if (b->off >= end) {
+      start = b->off;
+      end = b->state == GAP__HOLE ? b->off + b->len : stretch_end(lane, i);
+    }
+    uint64_t bytes = (uint64_t)b->len << GAP__UNIT_SHIFT;
+    bool in_use = b->state == GAP__LIVE || b->state == GAP__PENDING;
+    struct gap__block_info info = {
+        .addr = gap__range_addr(range, b->off), .bytes = bytes, .requested = in_use ? bytes - b->slack : 0,
+        .stream = lane->stream, .pool = lane->pool, .state = public_state(b->state),
+        .is_large = b->len > GAP__TORCH_SMALL_UNITS,
+        .segment = gap__range_addr(range, start), .segment_bytes = (uint64_t)(end - start) << GAP__UNIT_SHIFT};
+    int rc = visit(arg, &info);
+    if (rc) return rc;
+  }
+  return 0;
+}
+
+int gap__figures_walk(struct gap__policy_state *s, gap__walk_fn *visit, void *arg) {
+  int rc = 0;
+  gap__lock(&s->lock);
+  for (uint32_t i = 1; i <= s->range_count && !rc; i++) {
+    struct gap__lane *lane = gap__range_at(s, i)->arena->lane;
+    gap__lock(&lane->lock);
+    rc = walk_range(gap__range_at(s, i), visit, arg);
+    gap__unlock(&lane->lock);
+  }
+  gap__unlock(&s->lock);
+  return rc;
+}

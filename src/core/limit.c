@@ -1,0 +1,55 @@
+/* Limits on held pages: see limit.h. */
+#include "core/limit.h"
+
+#include "core/tally.h"
+
+#define RESERVE_DEFAULT ((uint64_t)512 << 20)
+enum { ASK_AGAIN_PAGES = 256 }; /* growth after which the driver is asked again what is free */
+
+uint64_t gap__held_pages(const struct gap__policy_state *s) {
+  return atomic_load_explicit(&s->device->held_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;
+}
+
+static uint64_t cap_pages(const struct gap__policy_state *s) {
+  return atomic_load_explicit(&s->device->cap_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;
+}
+
+static uint64_t reserve_pages(const struct gap__policy_state *s) {
+  const struct gap__conf_amount *r = &s->device->conf.reserve;
+  uint64_t bytes = r->bytes;
+  if (r->fraction > 0) bytes = (uint64_t)(r->fraction * (double)s->dev->caps.total_bytes);
+  else if (!bytes && !cap_pages(s)) bytes = RESERVE_DEFAULT;
+  return bytes >> GAP__PAGE_SHIFT;
+}
+
+/* What the driver has left, asked only when the last answer is used up or the end is near. */
+static uint64_t driver_limit(struct gap__policy_state *s, uint64_t reserve) {
+  uint64_t held = gap__held_pages(s), free_bytes, total;
+  bool fresh = s->driver_limit > held + 2 * ASK_AGAIN_PAGES && held >= s->driver_asked &&
+               held - s->driver_asked < ASK_AGAIN_PAGES;
+  if (!fresh && gap__dev_mem_info(s->dev, &free_bytes, &total) == 0) {
+    uint64_t pages = free_bytes >> GAP__PAGE_SHIFT;
+    s->driver_asked = held;
+    s->driver_limit = held + (pages > reserve ? pages - reserve : 0);
+  }
+  return s->driver_limit;
+}
+
+uint64_t gap__hard_limit(struct gap__policy_state *s) {
+  uint64_t cap = cap_pages(s), reserve = reserve_pages(s);
+  if (!reserve) return cap ? cap : UINT64_MAX;
+  uint64_t driver = driver_limit(s, reserve);
+  return cap && cap < driver ? cap : driver;
+}
+
+void gap__limit_refused(struct gap__policy_state *s) { s->driver_limit = 0; }
+
+uint64_t gap__soft_limit(struct gap__policy_state *s, uint64_t request_bytes) {
+  uint64_t cap = cap_pages(s);
+  if (cap) return cap;
+  int64_t live = gap__tally_live_bytes(s) + (int64_t)request_bytes;
+  if (live < s->peak.active_bytes[0]) live = s->peak.active_bytes[0];
+  double limit = s->device->conf.grow_limit * (double)live / (double)GAP__PAGE;
+  uint64_t hard = gap__hard_limit(s);
+  return limit < (double)hard ? (uint64_t)limit : hard;
+}

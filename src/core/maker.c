@@ -1,0 +1,137 @@
+/* The page maker: see maker.h.
+ *
+ * A new page costs some 55 us of driver time, most of it to make it accessible.  While an arena grows, pages made beyond its
+ * end are an idle block like any other: the next request that fits nowhere else is served there without a driver call.
+ * It never makes more than the soft limit allows, stops when nothing has grown for a while, and holds the device lock for a
+ * few pages at a time. */
+#include "core/maker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "core/arena.h"
+#include "core/lane.h"
+#include "core/limit.h"
+#include "core/place.h"
+#include "core/supply.h"
+
+enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_MAX = 512 };
+#define KEEP_GOING_NS 200000000ull /* 200 ms after the last growth */
+#define IDLE_POLL_NS 500000        /* 0.5 ms between looks while an arena grows */
+
+void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint32_t pages) {
+  if (s->device->maker == GAP__MAKER_OFF || !s->device->conf.page_maker) return;
+  if (atomic_load_explicit(&arena->lane->pinned, memory_order_relaxed)) return;
+  uint32_t want = pages * 2;
+  s->ahead_pages = want < AHEAD_MIN ? AHEAD_MIN : want > AHEAD_MAX ? AHEAD_MAX : want;
+  s->ahead_until_ns = gap__dev_now_ns(s->dev) + KEEP_GOING_NS;
+  if (!atomic_load(&s->ahead)) gap__dev_background_ask(s->dev);
+  atomic_store(&s->ahead, arena);
+}
+
+/* The hole at the end of the newest range, and how many idle pages lie before it. Lane lock held. */
+static uint32_t tail_hole(const struct gap__arena *arena, struct gap__range **range, uint32_t *ready) {
+  struct gap__lane *lane = arena->lane;
+  *range = gap__range_at(lane->owner, arena->range_newest);
+  const struct gap__block *tail = gap__block(lane, (*range)->tail);
+  *ready = 0;
+  if (tail->state != GAP__HOLE) return 0;
+  const struct gap__block *before = tail->prev ? gap__block(lane, tail->prev) : NULL;
+  if (before && before->state == GAP__IDLE) *ready = before->len >> GAP__PAGE_UNIT_SHIFT;
+  return (*range)->tail;
+}
+
+/* Reserves the next pages beyond the end. 0: enough are ready, or nothing may be made. Device lock held. */
+static uint32_t reserve_next(struct gap__policy_state *s, struct gap__arena *arena) {
+  struct gap__range *range;
+  uint32_t ready, reserved = 0;
+  uint64_t held = gap__held_pages(s), limit = gap__soft_limit(s, 0);
+  if (held + BATCH_PAGES > limit) return 0;
+  gap__lock(&arena->lane->lock);
+  uint32_t hole = tail_hole(arena, &range, &ready);
+  uint32_t units = BATCH_PAGES << GAP__PAGE_UNIT_SHIFT;
+  if (hole && ready < s->ahead_pages && gap__block(arena->lane, hole)->len > units) {
+    struct gap__spot spot = {.range = range, .off = gap__block(arena->lane, hole)->off};
+    reserved = gap__place_reserve(arena, &spot, units);
+  }
+  gap__unlock(&arena->lane->lock);
+  return reserved;
+}
+
+/* One batch. False: nothing to do now. */
+static bool make_batch(struct gap__policy_state *s) {
+  struct gap__arena *arena = atomic_load(&s->ahead);
+  if (!arena) return false;
+  uint32_t block = reserve_next(s, arena);
+  if (!block) return false;
+  const struct gap__block *b = gap__block(arena->lane, block);
+  struct gap__range *range = gap__range_at(s, b->range);
+  gap__dev_background(s->dev, true);
+  int rc = gap__supply_new(s, range, gap__page_of(b->off), b->len >> GAP__PAGE_UNIT_SHIFT);
+  gap__dev_background(s->dev, false);
+  gap__lock(&arena->lane->lock);
+  gap__place_dissolve(arena, block);
+  gap__unlock(&arena->lane->lock);
+  if (!rc) s->made_ahead += BATCH_PAGES;
+  return !rc;
+}
+
+static bool worth_a_look(struct gap__policy_state *s) {
+  if (!atomic_load_explicit(&s->ahead, memory_order_relaxed)) return false;
+  if (gap__dev_now_ns(s->dev) < s->ahead_until_ns) return true;
+  atomic_store(&s->ahead, NULL);
+  return false;
+}
+
+void gap__maker_step(struct gap__policy_state *s) {
+  if (!worth_a_look(s)) return;
+  bool more = true;
+  while (more && gap__dev_background_idle(s->dev)) {
+    gap__lock(&s->lock);
+    more = make_batch(s);
+    gap__unlock(&s->lock);
+  }
+  if (!more) gap__dev_background_ask(s->dev); /* the time that passed is not saved up */
+}
+
+/* ---- as a thread ---- */
+
+static void *maker_main(void *arg) {
+  struct gap__policy_state *s = arg;
+  pthread_mutex_lock(&s->maker_mutex);
+  while (!s->maker_stop) {
+    bool busy = atomic_load(&s->ahead) != NULL;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += busy ? IDLE_POLL_NS : 50 * IDLE_POLL_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&s->maker_wake, &s->maker_mutex, &until);
+    if (s->maker_stop) break;
+    pthread_mutex_unlock(&s->maker_mutex);
+    gap__maker_step(s);
+    pthread_mutex_lock(&s->maker_mutex);
+  }
+  pthread_mutex_unlock(&s->maker_mutex);
+  return NULL;
+}
+
+int gap__maker_start(struct gap__policy_state *s) {
+  pthread_mutex_init(&s->maker_mutex, NULL);
+  pthread_cond_init(&s->maker_wake, NULL);
+  s->maker_running = s->device->maker == GAP__MAKER_THREAD && pthread_create(&s->maker_thread, NULL, maker_main, s) == 0;
+  return 0;
+}
+
+void gap__maker_stop(struct gap__policy_state *s) {
+  if (s->maker_running) {
+    pthread_mutex_lock(&s->maker_mutex);
+    s->maker_stop = true;
+    pthread_cond_signal(&s->maker_wake);
+    pthread_mutex_unlock(&s->maker_mutex);
+    pthread_join(s->maker_thread, NULL);
+  }
+  pthread_cond_destroy(&s->maker_wake);
+  pthread_mutex_destroy(&s->maker_mutex);
+}

@@ -1,0 +1,15 @@
+/* The page maker: creates and maps pages just beyond an arena's end ahead of need, off the hot path. */
+#ifndef GAP_MAKER_H
+#define GAP_MAKER_H
+
+#include "core/state.h"
+
+/* An arena of an unpinned lane has just grown by `pages`: keep that many ready there.  Under the device lock. */
+void gap__maker_ask(struct gap__policy_state *, struct gap__arena *, uint32_t pages);
+/* Makes pages until enough are ready or the time is used up; no lock held.  Cheap when there is nothing to do. */
+void gap__maker_step(struct gap__policy_state *);
+/* A thread that steps by itself, for devices with real time. */
+int gap__maker_start(struct gap__policy_state *);
+void gap__maker_stop(struct gap__policy_state *);
+
+#endif

@@ -1,0 +1,33 @@
+/* Where a request goes when no idle block fits: addresses first, pages after.
+ *
+ * A *run* is a stretch of neighbouring idle blocks and holes.  The places tried in a run are its ends and the ends of each
+ * block in it.  Under the device lock and the lane lock. */
+#ifndef GAP_PLACE_H
+#define GAP_PLACE_H
+
+#include "core/arena.h"
+
+enum gap__place_goal {
+  GAP__PLACE_FEW_MISSING,  /* the fewest pages to supply; among equals the shortest run */
+  GAP__PLACE_FEW_CONSUMED  /* the fewest pages taken out of circulation: the last try at the cap */
+};
+
+struct gap__spot {
+  struct gap__range *range; /* NULL: no run is long enough */
+  uint32_t off;             /* in units */
+  uint32_t missing;         /* pages that must be supplied; those whose lent mapping can be taken back are not counted */
+};
+
+void gap__place_search(struct gap__arena *, uint32_t units, bool aligned, enum gap__place_goal, struct gap__spot *out);
+
+/* Makes [off, off + units) one RESERVED block, extended to page borders where it reaches into holes. 0: GAP_ENOMETA. */
+uint32_t gap__place_reserve(struct gap__arena *, const struct gap__spot *, uint32_t units);
+/* After its pages were supplied: hands back what lies outside [off, off + units). GAP_ENOMETA: nothing was. */
+uint32_t gap__place_settle(struct gap__arena *, uint32_t block, uint32_t off, uint32_t units);
+/* After supplying failed: what has pages becomes idle, the rest holes again. */
+void gap__place_dissolve(struct gap__arena *, uint32_t block);
+
+/* Is the chunk behind this lent mapping idle at its home, in a lane whose lock the caller holds? */
+bool gap__place_claimable(const struct gap__lane *, uint32_t mapping);
+
+#endif

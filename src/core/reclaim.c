@@ -1,0 +1,147 @@
+/* The reclaim ladder: see reclaim.h and design section 4.
+ *
+ * Rungs: 1 an idle block · 2 pending frees that are ready · 3 idle pages instead of growing (beyond the soft limit)
+ * · 4 growing · 5 idle pages at the hard limit · 6 waiting for the earliest event that may help · 7 conversion (none yet)
+ * · 8 callbacks · 9 overflow (none yet) · 10 failure with a diagnosis.
+ * After each rung that may have freed something the idle blocks are searched again. */
+#include "core/reclaim.h"
+
+#include "core/diagnose.h"
+#include "core/figures.h"
+#include "core/lane.h"
+#include "core/limit.h"
+#include "core/maker.h"
+#include "core/place.h"
+#include "core/supply.h"
+
+struct ladder {
+  struct gap__policy_state *s;
+  struct gap__lane *lane;
+  const struct gap__request *req;
+  struct gap__arena *arena; /* of the request's kind */
+  uint64_t began;           /* of the rung at hand */
+  uint32_t block;           /* the answer */
+};
+
+/* Ends the rung at hand: its time counts in any case, its count only when it served. */
+static bool rung_done(struct ladder *l, enum gap__rung rung, bool served) {
+  uint64_t now = gap__dev_now_ns(l->s->dev);
+  l->s->rung_ns[rung] += (int64_t)(now - l->began);
+  l->s->rung_count[rung] += served;
+  l->began = now;
+  return served;
+}
+
+static bool fit_in(struct ladder *l, struct gap__arena *arena) {
+  gap__lock(&l->lane->lock);
+  gap__arena_flush(arena);
+  l->block = gap__arena_fit(arena, l->req->units, l->req->aligned);
+  gap__unlock(&l->lane->lock);
+  return l->block != 0;
+}
+
+/* A small request in a corner of the large arena: no page of its own is needed. */
+static bool fit_corner(struct ladder *l) {
+  return l->arena->kind == GAP__ARENA_SMALL && fit_in(l, &l->lane->arena[GAP__ARENA_LARGE]);
+}
+
+static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__spot *spot, uint32_t *block) {
+  const struct gap__request *req = l->req;
+  gap__lock(&l->lane->lock);
+  gap__place_search(l->arena, req->units, req->aligned, goal, spot);
+  if (!spot->range && gap__arena_add_range(l->arena, req->units) == 0)
+    gap__place_search(l->arena, req->units, req->aligned, goal, spot);
+  *block = spot->range ? gap__place_reserve(l->arena, spot, req->units) : 0;
+  gap__unlock(&l->lane->lock);
+  return *block != 0;
+}
+
+/* Chooses a place and supplies its pages. */
+static bool serve(struct ladder *l, enum gap__place_goal goal) {
+  struct gap__policy_state *s = l->s;
+  struct gap__spot spot;
+  struct gap__supply q = {.lane = l->lane, .soft = gap__soft_limit(s, l->req->bytes), .hard = gap__hard_limit(s)};
+  if (!find_spot(l, goal, &spot, &q.block)) return false;
+  q.range = spot.range;
+  bool limited = gap__held_pages(s) + spot.missing > q.hard;
+  int rc = gap__supply_pages(&q);
+  if (rc == GAP_ENOMEM) gap__limit_refused(s);
+
+  gap__lock(&l->lane->lock);
+  l->block = rc ? 0 : gap__place_settle(l->arena, q.block, spot.off, l->req->units);
+  if (!l->block) gap__place_dissolve(l->arena, q.block);
+  gap__unlock(&l->lane->lock);
+  if (q.grown) gap__maker_ask(s, l->arena, q.grown);
+  return rung_done(l, !q.stolen ? GAP__RUNG_grow : limited ? GAP__RUNG_steal : GAP__RUNG_steal_ready, l->block != 0);
+}
+
+/* Does the small arena better look for a corner before it takes a whole page? In a private pool, whose pages stay, and
+ * where there is hardly a page left. */
+static bool page_is_precious(const struct ladder *l) {
+  uint64_t held = gap__held_pages(l->s), hard = gap__hard_limit(l->s);
+  return atomic_load_explicit(&l->lane->pinned, memory_order_relaxed) || held + held / 64 >= hard;
+}
+
+static bool search(struct ladder *l) {
+  if (rung_done(l, GAP__RUNG_fit, fit_in(l, l->arena))) return true;
+  bool freed = gap__pending_poll(l->s) > 0;
+  if (rung_done(l, GAP__RUNG_pending, freed && fit_in(l, l->arena))) return true;
+  if (page_is_precious(l) && rung_done(l, GAP__RUNG_fit, fit_corner(l))) return true;
+  if (serve(l, GAP__PLACE_FEW_MISSING)) return true;
+  if (rung_done(l, GAP__RUNG_fit, fit_corner(l))) return true;
+  return serve(l, GAP__PLACE_FEW_CONSUMED);
+}
+
+/* Waits for the earliest event that may free pages or a block. False: nothing is pending. */
+static bool wait_once(struct ladder *l) {
+  uint32_t epoch = 0;
+  struct gap__lane *lane = gap__supply_wait_for(l->s, l->lane, &epoch);
+  bool waited = lane ? gap__lane_wait(lane, epoch) == 0 : gap__pending_wait(l->s);
+  rung_done(l, GAP__RUNG_wait, false);
+  return waited;
+}
+
+static bool call_back(struct ladder *l) {
+  struct gap__device *device = l->s->device;
+  if (!device->oom_callback) return false;
+  gap__unlock(&l->s->lock); /* the callback frees through the ordinary calls */
+  bool freed = device->oom_callback(device->oom_arg, device->ordinal, l->lane->stream, l->req->bytes);
+  gap__lock(&l->s->lock);
+  rung_done(l, GAP__RUNG_callbacks, false);
+  return freed;
+}
+
+static bool climb(struct ladder *l) {
+  if (search(l)) return true;
+  while (wait_once(l))
+    if (search(l)) {
+      l->s->rung_count[GAP__RUNG_wait]++;
+      return true;
+    }
+  return call_back(l) && search(l);
+}
+
+int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_t *block) {
+  struct gap__policy_state *s = lane->owner;
+  struct ladder l = {.s = s, .lane = lane, .req = req};
+  l.arena = &lane->arena[req->units <= GAP__SMALL_UNITS ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
+  gap__lock(&s->lock);
+  l.began = gap__dev_now_ns(s->dev);
+  gap__lane_close_epoch(lane);
+  gap__lane_poll(lane);
+  bool served = false;
+  for (uint32_t tries = 0; !served && tries < (s->device->conf.nmalloc ? s->device->conf.nmalloc : 1); tries++) {
+    s->retries += tries > 0;
+    served = climb(&l);
+  }
+  if (!served) {
+    s->ooms++;
+    gap__diagnose_failure(lane, req);
+    rung_done(&l, GAP__RUNG_fail, false);
+    s->rung_count[GAP__RUNG_fail]++;
+  }
+  gap__figures_sample(s);
+  gap__unlock(&s->lock);
+  *block = l.block;
+  return served ? 0 : GAP_ENOMEM;
+}

@@ -1,0 +1,17 @@
+/* The reclaim ladder: what happens when no idle block fits.  Each rung goes only as far as the request needs. */
+#ifndef GAP_RECLAIM_H
+#define GAP_RECLAIM_H
+
+#include "core/arena.h"
+
+struct gap__request {
+  uint32_t units;
+  uint64_t bytes;
+  bool aligned; /* whole pages: starts at a page border */
+};
+
+/* Runs the ladder for one request; takes the device lock, expects no lock held.  On success `*block` is RESERVED,
+ * wholly mapped, of exactly the size asked.  GAP_ENOMEM after the last rung, with a diagnosis. */
+int gap__reclaim(struct gap__lane *, const struct gap__request *, uint32_t *block);
+
+#endif

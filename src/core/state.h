@@ -1,0 +1,254 @@
+/* The strategy `gapless`: its records and their invariants.
+ *
+ * Addresses are free, pages are scarce.  A *lane* serves one (stream, pool); it has a small and a large *arena*; an arena
+ * owns *ranges* of reserved addresses.  A range is cut into *blocks* in address order, without gaps:
+ *
+ *     live | idle | hole | live | ... | hole            every unit of a range belongs to exactly one block
+ *
+ * Idle blocks have memory behind all of their pages, holes behind none of theirs; holes begin and end at page borders.
+ * No two neighbours are both idle or both holes (they merge), so an idle page is a page inside one idle block.
+ *
+ * Memory comes in *chunks* (driver handles of one or more pages).  A chunk may be mapped at several addresses; exactly one
+ * mapping is its *home*, the others are *lent*: remnants of earlier homes that cost a driver call to remove and nothing to
+ * take back.
+ *
+ *     slot[page] of a range = mapping index or 0
+ *     page lies in a live, idle, cached, pending or reserved block  <=>  its slot's mapping is a home   (*)
+ *     page lies in a hole  =>  its slot is 0 or a lent mapping
+ *     held bytes = sum of the pages of all chunks
+ *   (*) a reserved block is one whose pages are being supplied; it may have both.
+ *
+ * *Epochs* say when an address is no longer used by the device.  Every free stamps its pages with the lane's open epoch;
+ * closing an epoch records an event on the lane's stream; when the event has completed, every address stamped with that
+ * epoch or an earlier one may be unmapped, and its page may serve any stream.  The same stream needs no epoch to reuse a
+ * page (stream order), only to unmap the old address.
+ *
+ * Locks, in rank order: the device lock (chunks, mappings, slots, holes, ranges, epochs' events, pending frees), then lane
+ * locks (blocks, bins, fronts, tallies).  Only the owner of the device lock may hold more than one lane lock.  A hole is
+ * made or filled only under both. */
+#ifndef GAP_STATE_H
+#define GAP_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "base/meta.h"
+#include "core/policy.h"
+
+#define GAP__UNIT_SHIFT 9
+#define GAP__UNIT ((uint64_t)1 << GAP__UNIT_SHIFT) /* addresses and lengths are counted in 512 B */
+#define GAP__PAGE_UNIT_SHIFT (GAP__PAGE_SHIFT - GAP__UNIT_SHIFT)
+#define GAP__PAGE_UNITS ((uint32_t)1 << GAP__PAGE_UNIT_SHIFT)
+
+enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_COUNT };
+#define GAP__SMALL_UNITS 512u          /* largest request of the small arena: 256 KiB */
+#define GAP__TORCH_SMALL_UNITS 2048u   /* torch's "small pool": up to 1 MiB; for the statistics only */
+
+enum gap__state {
+  GAP__UNUSED,   /* the record is free */
+  GAP__IDLE,     /* in a bin */
+  GAP__HOLE,     /* in the arena's list of holes */
+  GAP__LIVE,     /* handed out */
+  GAP__CACHED,   /* idle, kept whole for the next request of its size: in the front or the hot slot */
+  GAP__PENDING,  /* freed, still used by another stream */
+  GAP__RESERVED  /* its pages are being supplied or taken, under the device lock */
+};
+
+/* One piece of a range.  32 bytes: two to a cache line. Guarded by the lane lock. */
+struct gap__block {
+  uint32_t off, len;           /* in units, from the start of the range */
+  uint32_t prev, next;         /* neighbours by address; 0 at the ends */
+  uint32_t link_prev;          /* idle: bin; hole: list of holes */
+  uint32_t link_next;          /* the same; cached: next of its size; live: first recorded use by another stream */
+  uint32_t slack;              /* live: bytes of the block - bytes requested */
+  uint8_t state;               /* enum gap__state */
+  uint8_t spare;
+  uint16_t range;
+};
+
+/* Idle blocks by length.  Lengths below 2,048 units have exact bins, above it 64 bins a power of two. */
+#define GAP__BIN_EXACT 2048u
+#define GAP__BIN_COUNT (GAP__BIN_EXACT + 21u * 64u)
+#define GAP__BIN_WORDS (GAP__BIN_COUNT / 64u)
+struct gap__bins {
+  uint64_t summary;               /* bit w: word[w] != 0 */
+  uint64_t word[GAP__BIN_WORDS];  /* bit b of word w: bin 64 w + b is not empty */
+  uint32_t head[GAP__BIN_COUNT];
+};
+
+struct gap__lane;
+
+struct gap__arena {
+  struct gap__lane *lane;
+  uint8_t kind;          /* GAP__ARENA_... */
+  uint32_t hot;          /* large: the block freed last, cached; 0 none */
+  uint32_t hole_head;    /* list of holes; guarded by the device lock and the lane lock */
+  uint32_t hole_count;
+  uint32_t idle_count;   /* idle blocks in the bins */
+  uint64_t idle_units;   /* sum of their lengths */
+  uint16_t range_newest; /* most recent range; growth happens at its tail */
+  uint32_t front[GAP__SMALL_UNITS + 1]; /* small: cached blocks of each length */
+  struct gap__bins bins;
+};
+
+/* A window of reserved addresses. Never unreserved while the heap lives; `arena` never changes. */
+struct gap__range {
+  gap_addr base;
+  struct gap__arena *arena;
+  uint32_t pages;
+  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 2 MiB large */
+  uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none */
+  uint32_t *stamp;        /* page -> epoch of the last free that touched it */
+  uint32_t *slot;         /* page -> mapping; guarded by the device lock */
+  uint32_t tail;          /* last block by address */
+  uint32_t lent_pages;    /* pages whose slot is a lent mapping */
+};
+
+struct gap__chunk_rec {
+  gap__chunk handle;
+  uint32_t pages;
+  uint32_t home;     /* mapping */
+  uint32_t mappings; /* list of all mappings, home included */
+};
+
+struct gap__mapping {
+  uint32_t chunk;
+  uint32_t page;  /* first page, in its range */
+  uint32_t next;  /* of the same chunk */
+  uint32_t stamp; /* lent: epoch of the last use at this address */
+  uint16_t range;
+};
+
+/* What one lane has live, by torch's kind.  The fast path checks `limit` in one branch: within it no device-wide peak can
+ * rise, since the limits of all lanes sum to at most the device's peak. */
+struct gap__tally {
+  int64_t count, bytes, requested;                   /* live now; requested includes pending blocks */
+  int64_t count_limit, bytes_limit, requested_limit;
+  int64_t count_total, bytes_total, requested_total; /* allocated since the last reset */
+  int64_t count_base, bytes_base, requested_base, active_count_base, active_bytes_base; /* current at that reset */
+  int64_t pending_count, pending_bytes;              /* freed, still used elsewhere */
+};
+
+struct gap__mark {
+  gap__event event;
+  uint32_t epoch;
+};
+enum { GAP__MARKS = 16, GAP__EPOCH_FREES = 256 };
+
+struct gap__lane {
+  struct gap__lock lock;
+  uint32_t epoch;                /* open: frees are stamped with it */
+  uint32_t credit;               /* frees until the epoch is closed */
+  struct gap__slab blocks;
+  struct gap__tally tally[2];    /* small, large in torch's sense */
+  /* guarded by the device lock */
+  _Alignas(64) uint32_t completed; /* every address stamped with this epoch or an earlier one is out of use */
+  uint32_t mark_first, mark_count;
+  struct gap__mark marks[GAP__MARKS]; /* closed epochs in order, their events recorded */
+  /* fixed after creation */
+  struct gap__policy_state *owner;
+  struct gap__lane *next;        /* all lanes of the device, newest first */
+  gap_stream stream;             /* normalised: 0 for 0 and 1 */
+  uint64_t stream_id;
+  uint64_t thread;               /* for the per-thread default stream, else 0 */
+  gap_pool_id pool;
+  _Atomic bool pinned;           /* a private pool in use: its pages stay */
+  struct gap__arena arena[GAP__ARENA_COUNT];
+};
+
+/* A recorded use of a live block by another stream, or the event that stands for it once the block was freed. */
+struct gap__use {
+  gap_stream stream;
+  gap__event event;
+  uint32_t next;
+};
+
+struct gap__pending {
+  struct gap__lane *lane;
+  uint32_t block, uses;
+};
+
+#define GAP__WINDOW_SHIFT 26 /* ranges are multiples of 64 MiB: the look-up table's step */
+#define GAP__ADDRESS_BITS 49
+#define GAP__LANE_SLOTS 1024u
+
+struct gap__pool {
+  gap_pool_id id;
+  int64_t uses;
+};
+
+struct gap__policy_state {
+  struct gap__device *device;
+  struct gap__dev *dev;
+  /* hot, read-only after creation */
+  uint16_t *range_of;                            /* address >> 26 -> range, 0 none */
+  struct gap__range *ranges;
+  _Atomic(struct gap__lane *) lane_of[GAP__LANE_SLOTS]; /* open addressing by (stream, pool) */
+  _Atomic bool plain_rounding;                   /* 512 B and nothing else */
+
+  struct gap__lock lock; /* the device lock */
+  /* guarded by it */
+  uint32_t range_count;
+  struct gap__lane *lanes;
+  uint32_t lane_count;
+  uint32_t clock;          /* the last epoch given out */
+  struct gap__slab chunks, mappings, uses;
+  uint64_t held_pages;     /* of this strategy */
+  uint64_t address_bytes;  /* reserved */
+  struct gap__pending *pending; /* a ring in order of free; grows */
+  uint32_t pending_first, pending_count, pending_capacity;
+  struct gap__pool *pools;
+  uint32_t pool_count;
+  gap__event *event_cache;
+  uint32_t event_cached, event_capacity;
+  struct gap__scratch *scratch; /* of one slow path: reclaim.c */
+  struct gap__arena *_Atomic ahead; /* where the page maker works; NULL: nowhere */
+  uint32_t ahead_pages;        /* how many ready pages it keeps there */
+  uint64_t ahead_until_ns;     /* it stops then unless something grows */
+  bool maker_running, maker_stop; /* maker_stop: guarded by maker_mutex */
+  pthread_t maker_thread;
+  pthread_mutex_t maker_mutex;
+  pthread_cond_t maker_wake;
+  uint64_t driver_limit;       /* pages that could be held when the driver was last asked */
+  uint64_t driver_asked;       /* pages held at that time */
+
+  /* device-wide figures; guarded by the device lock */
+  struct gap__peaks {
+    int64_t allocation[3], allocated[3], requested[3], active[3], active_bytes[3]; /* all, small, large */
+  } peak;
+  struct gap__running {
+    int64_t current, peak, added, removed;
+  } held[3], segments[3], split[3], split_bytes[3]; /* pages; mapped stretches; idle blocks, bytes beside live ones */
+  int64_t runs[2]; /* mapped stretches by arena kind, kept as holes come and go */
+  int64_t rung_count[GAP__RUNG_COUNT], rung_ns[GAP__RUNG_COUNT];
+  int64_t ooms, retries, stalls, stall_ns;
+  int64_t grown, made_ahead, stolen, stolen_alias, claimed, trimmed, device_allocs, device_frees;
+};
+
+static inline struct gap__block *gap__block(const struct gap__lane *lane, uint32_t index) {
+  return (struct gap__block *)(void *)(lane->blocks.base + (size_t)index * sizeof(struct gap__block));
+}
+static inline struct gap__chunk_rec *gap__chunk_at(const struct gap__policy_state *s, uint32_t index) {
+  return gap__slab_at(&s->chunks, index);
+}
+static inline struct gap__mapping *gap__mapping_at(const struct gap__policy_state *s, uint32_t index) {
+  return gap__slab_at(&s->mappings, index);
+}
+static inline struct gap__range *gap__range_at(const struct gap__policy_state *s, uint32_t index) {
+  return &s->ranges[index];
+}
+static inline gap_addr gap__range_addr(const struct gap__range *range, uint32_t unit) {
+  return range->base + ((uint64_t)unit << GAP__UNIT_SHIFT);
+}
+static inline uint32_t gap__page_of(uint32_t unit) { return unit >> GAP__PAGE_UNIT_SHIFT; }
+static inline uint32_t gap__page_up(uint32_t unit) { return (unit + GAP__PAGE_UNITS - 1) >> GAP__PAGE_UNIT_SHIFT; }
+/* Is the page's slot the home of its chunk? */
+static inline bool gap__slot_is_home(const struct gap__policy_state *s, const struct gap__range *range, uint32_t page) {
+  uint32_t m = range->slot[page];
+  return m && gap__chunk_at(s, gap__mapping_at(s, m)->chunk)->home == m;
+}
+
+#endif

@@ -1,0 +1,433 @@
+/* Pages for holes: see supply.h.
+ *
+ * In order: lent mappings under the place whose chunk is idle are taken back (no driver call); idle chunks are stolen, least
+ * recently used first, once growing would pass the soft limit; the rest is created.  A chunk of the same stream moves at
+ * once: it is mapped at the new address while the old mapping stands (stream order), and the old one stays behind as a lent
+ * mapping.  A chunk of another stream moves only after its epoch. */
+#include "core/supply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/chunk.h"
+#include "core/lane.h"
+#include "core/limit.h"
+#include "core/place.h"
+
+enum { VICTIMS_MAX = 1 << 16, LOOT_MAX = 1 << 20, MAPPINGS_KEPT = 4 };
+
+struct victim {
+  uint32_t stamp; /* of the older end */
+  uint32_t block;
+  struct gap__arena *arena;
+};
+
+struct gap__scratch {
+  struct victim victims[VICTIMS_MAX];
+  uint32_t loot[LOOT_MAX]; /* chunks taken from their homes */
+};
+
+int gap__scratch_create(struct gap__policy_state *s) {
+  s->scratch = gap__meta_map(sizeof *s->scratch);
+  return s->scratch ? 0 : GAP_ENOMETA;
+}
+void gap__scratch_destroy(struct gap__policy_state *s) { gap__meta_unmap(s->scratch, sizeof *s->scratch); }
+
+/* ---- victims ---- */
+
+struct whole { /* the whole pages of an idle block */
+  uint32_t from, to;
+};
+
+static struct whole whole_pages(const struct gap__block *b) {
+  return (struct whole){gap__page_up(b->off), gap__page_of(b->off + b->len)};
+}
+
+static uint32_t older_stamp(const struct gap__range *range, struct whole w) {
+  uint32_t low = range->stamp[w.from], high = range->stamp[w.to - 1];
+  return low < high ? low : high;
+}
+
+static uint32_t collect_arena(struct gap__arena *arena, struct victim *out, uint32_t room) {
+  const struct gap__lane *lane = arena->lane;
+  uint32_t count = 0;
+  if (arena->idle_units < GAP__PAGE_UNITS) return 0;
+  for (uint32_t word = GAP__BIN_EXACT / 64; word < GAP__BIN_WORDS; word++)
+    for (uint64_t bits = arena->bins.word[word]; bits; bits &= bits - 1) {
+      uint32_t bin = word * 64 + (uint32_t)__builtin_ctzll(bits);
+      for (uint32_t i = arena->bins.head[bin]; i && count < room; i = gap__block(lane, i)->link_next) {
+        const struct gap__block *b = gap__block(lane, i);
+        struct whole w = whole_pages(b);
+        if (w.from >= w.to) continue;
+        const struct gap__range *range = gap__range_at(lane->owner, b->range);
+        out[count++] = (struct victim){older_stamp(range, w), i, arena};
+      }
+    }
+  return count;
+}
+
+static int by_stamp(const void *a, const void *b) {
+  const struct victim *x = a, *y = b;
+  return x->stamp < y->stamp ? -1 : x->stamp > y->stamp;
+}
+
+static bool same_stream(const struct gap__lane *a, const struct gap__lane *b) {
+  return a->stream == b->stream && a->thread == b->thread;
+}
+
+/* May `lane` take pages from `from` at all? A pinned pool keeps its pages; only itself moves them about. */
+static bool may_take(const struct gap__lane *lane, const struct gap__lane *from) {
+  return lane == from || !atomic_load_explicit(&from->pinned, memory_order_relaxed);
+}
+
+/* Idle blocks with whole pages over all lanes that may serve `lane`, oldest first.  Every lane's lock is held. */
+static uint32_t collect(struct gap__policy_state *s, const struct gap__lane *lane) {
+  struct victim *victims = s->scratch->victims;
+  uint32_t count = 0;
+  for (struct gap__lane *from = s->lanes; from; from = from->next) {
+    if (!may_take(lane, from)) continue;
+    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+      gap__arena_flush(&from->arena[kind]);
+      count += collect_arena(&from->arena[kind], victims + count, VICTIMS_MAX - count);
+    }
+  }
+  qsort(victims, count, sizeof *victims, by_stamp);
+  return count;
+}
+
+/* ---- taking ---- */
+
+/* Is the chunk that starts at `page` wholly inside [from, to), and may it move now? */
+static uint32_t takeable(const struct gap__policy_state *s, const struct gap__lane *lane, const struct gap__range *range,
+                         struct whole w, uint32_t page, bool from_high) {
+  const struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
+  uint32_t pages = gap__chunk_at(s, m->chunk)->pages;
+  if (m->page < w.from || m->page + pages > w.to) return 0;
+  if (from_high ? m->page + pages - 1 != page : m->page != page) return 0;
+  const struct gap__lane *owner = range->arena->lane;
+  if (same_stream(lane, owner)) return pages;
+  for (uint32_t i = 0; i < pages; i++)
+    if (range->stamp[m->page + i] > owner->completed) return 0;
+  return pages;
+}
+
+/* Takes up to `want` pages from one end of an idle block; the chunks go to `loot`. Returns pages. */
+static uint32_t take_from(struct gap__policy_state *s, const struct gap__lane *lane, const struct victim *v, uint32_t want,
+                          uint32_t *loot, uint32_t *loot_count) {
+  struct gap__lane *owner = v->arena->lane;
+  const struct gap__block *b = gap__block(owner, v->block);
+  struct gap__range *range = gap__range_at(s, b->range);
+  struct whole w = whole_pages(b);
+  bool hole_before = b->prev && gap__block(owner, b->prev)->state == GAP__HOLE && b->off == w.from << GAP__PAGE_UNIT_SHIFT;
+  bool high = !hole_before && (range->stamp[w.to - 1] <= range->stamp[w.from] ||
+                               (b->next && gap__block(owner, b->next)->state == GAP__HOLE));
+  uint32_t taken = 0, loot_before = *loot_count;
+  while (taken < want && w.from + taken < w.to && *loot_count < LOOT_MAX) {
+    uint32_t page = high ? w.to - 1 - taken : w.from + taken;
+    uint32_t pages = takeable(s, lane, range, w, page, high);
+    if (!pages) break;
+    loot[(*loot_count)++] = gap__mapping_at(s, range->slot[page])->chunk;
+    taken += pages;
+  }
+  uint32_t first = high ? w.to - taken : w.from;
+  if (!taken || gap__arena_withdraw(v->arena, v->block, first, taken) == 0) return taken;
+  *loot_count = loot_before;
+  return 0;
+}
+
+static void lock_others(struct gap__policy_state *s) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
+}
+static void unlock_others(struct gap__policy_state *s) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__unlock(&lane->lock);
+}
+
+static void refresh_epochs(struct gap__policy_state *s, const struct gap__lane *asking) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    if (lane != asking && may_take(asking, lane)) gap__lane_close_epoch_locked(lane);
+    gap__lane_poll(lane);
+  }
+}
+
+/* Takes idle chunks worth `want` pages; returns how many pages they have. */
+static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, uint32_t *loot_count) {
+  uint32_t taken = 0;
+  lock_others(s);
+  refresh_epochs(s, lane);
+  uint32_t count = collect(s, lane);
+  for (uint32_t i = 0; i < count && taken < want; i++)
+    taken += take_from(s, lane, &s->scratch->victims[i], want - taken, s->scratch->loot, loot_count);
+  unlock_others(s);
+  return taken;
+}
+
+/* Puts chunks that found no place back where they were: they are still mapped there. */
+static void put_back(struct gap__policy_state *s, uint32_t first, uint32_t count) {
+  for (uint32_t i = first; i < count; i++) {
+    const struct gap__chunk_rec *c = gap__chunk_at(s, s->scratch->loot[i]);
+    const struct gap__mapping *home = gap__mapping_at(s, c->home);
+    struct gap__range *range = gap__range_at(s, home->range);
+    struct gap__arena *arena = range->arena;
+    uint32_t off = home->page << GAP__PAGE_UNIT_SHIFT;
+    gap__lock(&arena->lane->lock);
+    uint32_t hole = gap__block_covering(range, off);
+    gap__block_detach(arena, hole);
+    uint32_t block = gap__block_isolate(arena, hole, off, c->pages << GAP__PAGE_UNIT_SHIFT, GAP__HOLE);
+    gap__block_attach(arena, block ? block : hole, block ? GAP__IDLE : GAP__HOLE);
+    gap__unlock(&arena->lane->lock);
+  }
+}
+
+/* ---- lent mappings under the place ---- */
+
+/* Takes back the chunk of a lent mapping when it is idle at its home in the asking lane, whose lock is held. */
+static bool claim(struct gap__supply *q, uint32_t mapping) {
+  struct gap__policy_state *s = q->lane->owner;
+  const struct gap__mapping *m = gap__mapping_at(s, mapping);
+  const struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
+  const struct gap__block *place = gap__block(q->lane, q->block);
+  if (m->page << GAP__PAGE_UNIT_SHIFT < place->off ||
+      (m->page + c->pages) << GAP__PAGE_UNIT_SHIFT > place->off + place->len)
+    return false;
+  if (!gap__place_claimable(q->lane, mapping)) return false;
+  const struct gap__mapping *home = gap__mapping_at(s, c->home);
+  struct gap__range *range = gap__range_at(s, home->range);
+  uint32_t idle = gap__block_covering(range, home->page << GAP__PAGE_UNIT_SHIFT);
+  if (gap__arena_withdraw(range->arena, idle, home->page, c->pages)) return false;
+  gap__chunk_rehome(s, mapping);
+  s->claimed += c->pages;
+  s->stolen += c->pages;
+  q->stolen += c->pages;
+  return true;
+}
+
+static void claim_all(struct gap__supply *q, uint32_t from, uint32_t to) {
+  struct gap__policy_state *s = q->lane->owner;
+  if (!q->range->lent_pages) return;
+  gap__lock(&q->lane->lock);
+  for (uint32_t page = from; page < to; page++)
+    if (q->range->slot[page] && !gap__slot_is_home(s, q->range, page)) claim(q, q->range->slot[page]);
+  gap__unlock(&q->lane->lock);
+}
+
+/* Empties the slot of a page that needs another chunk. */
+static int vacate(struct gap__policy_state *s, struct gap__range *range, uint32_t page) {
+  uint32_t m = range->slot[page];
+  if (!m) return 0;
+  if (!gap__mapping_settled(s, m)) {
+    int rc = gap__lane_wait(range->arena->lane, gap__mapping_at(s, m)->stamp);
+    if (rc) return rc;
+  }
+  s->device_frees++;
+  return gap__mapping_unmap(s, m);
+}
+
+/* Keeps the number of mappings of a chunk bounded: the oldest settled lent ones go. */
+static int prune(struct gap__policy_state *s, uint32_t chunk) {
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  uint32_t count = 0, old = 0;
+  for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next) {
+    count++;
+    if (m != c->home && gap__mapping_settled(s, m)) old = m;
+  }
+  if (count < MAPPINGS_KEPT || !old) return 0;
+  s->device_frees++;
+  return gap__mapping_unmap(s, old);
+}
+
+/* ---- mapping ---- */
+
+static int move_chunk(struct gap__supply *q, uint32_t chunk, uint32_t page) {
+  struct gap__policy_state *s = q->lane->owner;
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  const struct gap__mapping *home = gap__mapping_at(s, c->home);
+  const struct gap__range *old = gap__range_at(s, home->range);
+  bool early = old->stamp[home->page] > old->arena->lane->completed;
+  uint32_t mapping;
+  int rc = prune(s, chunk);
+  if (!rc) rc = gap__chunk_map(s, chunk, q->range, page, &mapping);
+  if (rc) return rc;
+  gap__chunk_rehome(s, mapping);
+  s->device_allocs++;
+  s->stolen += c->pages;
+  s->stolen_alias += early ? c->pages : 0;
+  q->stolen += c->pages;
+  return 0;
+}
+
+static int new_chunk(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
+  uint32_t chunk, mapping;
+  int rc = gap__chunk_create(s, pages, &chunk);
+  if (rc) return rc;
+  if ((rc = gap__chunk_map(s, chunk, range, page, &mapping))) {
+    gap__chunk_release(s, chunk);
+    return rc;
+  }
+  s->grown += pages;
+  return 0;
+}
+
+static uint32_t chunk_pages_max(const struct gap__policy_state *s) {
+  uint64_t pages = s->device->conf.chunk_max >> GAP__PAGE_SHIFT;
+  return pages ? (uint32_t)pages : 1;
+}
+
+static int access(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t pages) {
+  if (!pages) return 0;
+  return gap__dev_set_access(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)pages << GAP__PAGE_SHIFT);
+}
+
+int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
+  uint32_t done = 0, most = chunk_pages_max(s);
+  int rc = 0;
+  while (done < pages && !rc) {
+    uint32_t next = pages - done < most ? pages - done : most;
+    for (uint32_t i = 0; i < next && !rc; i++) rc = vacate(s, range, page + done + i);
+    if (!rc && !(rc = new_chunk(s, range, page + done, next))) done += next;
+  }
+  int seen = access(s, range, page, done);
+  return rc ? rc : seen;
+}
+
+/* ---- the whole supply ---- */
+
+struct fill {
+  uint32_t next, count; /* loot used and taken */
+};
+
+/* Fills the hole pages [from, to) (none has a home): stolen chunks first, then new ones, at most `*grow` pages. */
+static int fill_gap(struct gap__supply *q, struct fill *f, uint32_t from, uint32_t to, uint64_t *grow) {
+  struct gap__policy_state *s = q->lane->owner;
+  uint32_t page = from;
+  int rc = 0;
+  while (page < to && f->next < f->count && !rc) {
+    uint32_t chunk = s->scratch->loot[f->next], pages = gap__chunk_at(s, chunk)->pages;
+    if (pages > to - page) break;
+    for (uint32_t i = 0; i < pages && !rc; i++) rc = vacate(s, q->range, page + i);
+    if (rc || (rc = move_chunk(q, chunk, page))) break;
+    f->next++;
+    page += pages;
+  }
+  int seen = access(s, q->range, from, page - from);
+  if (!rc) rc = seen;
+  if (rc || page == to) return rc;
+  if (to - page > *grow) return GAP_ENOMEM;
+  rc = gap__supply_new(s, q->range, page, to - page);
+  if (!rc) *grow -= to - page, q->grown += to - page;
+  return rc;
+}
+
+/* The next stretch of pages without a home in [*from, to). */
+static bool next_gap(const struct gap__supply *q, uint32_t *from, uint32_t *end, uint32_t to) {
+  const struct gap__policy_state *s = q->lane->owner;
+  while (*from < to && gap__slot_is_home(s, q->range, *from)) ++*from;
+  for (*end = *from; *end < to && !gap__slot_is_home(s, q->range, *end);) ++*end;
+  return *from < to;
+}
+
+static uint32_t count_gaps(const struct gap__supply *q, uint32_t from, uint32_t to) {
+  uint32_t missing = 0;
+  for (uint32_t end; next_gap(q, &from, &end, to); from = end) missing += end - from;
+  return missing;
+}
+
+static uint64_t room(uint64_t limit, uint64_t held) { return limit > held ? limit - held : 0; }
+
+int gap__supply_pages(struct gap__supply *q) {
+  struct gap__policy_state *s = q->lane->owner;
+  const struct gap__block *b = gap__block(q->lane, q->block);
+  uint32_t from = gap__page_of(b->off), to = gap__page_up(b->off + b->len);
+  claim_all(q, from, to);
+
+  uint32_t missing = count_gaps(q, from, to);
+  uint64_t held = gap__held_pages(s), soft = room(q->soft, held), hard = room(q->hard, held);
+  uint32_t wanted = missing > soft ? missing - (uint32_t)soft : 0;
+  struct fill f = {0};
+  uint32_t stolen = wanted ? steal(s, q->lane, wanted, &f.count) : 0;
+  uint64_t grow = missing > stolen ? missing - stolen : 0;
+  int rc = grow > hard ? GAP_ENOMEM : 0;
+  for (uint32_t end; !rc && next_gap(q, &from, &end, to); from = end) rc = fill_gap(q, &f, from, end, &grow);
+  put_back(s, f.next, f.count);
+  return rc;
+}
+
+/* ---- waiting and trimming ---- */
+
+struct gap__lane *gap__supply_wait_for(struct gap__policy_state *s, const struct gap__lane *asking, uint32_t *epoch) {
+  struct gap__lane *best = NULL;
+  lock_others(s);
+  refresh_epochs(s, asking);
+  uint32_t count = collect(s, asking);
+  for (uint32_t i = 0; i < count; i++) {
+    struct gap__lane *lane = s->scratch->victims[i].arena->lane;
+    uint32_t mark = gap__lane_oldest_mark(lane);
+    if (same_stream(lane, asking) || !mark || (best && mark >= *epoch)) continue;
+    best = lane;
+    *epoch = mark;
+  }
+  unlock_others(s);
+  return best;
+}
+
+static bool chunk_settled(const struct gap__policy_state *s, uint32_t chunk, bool wait) {
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next) {
+    const struct gap__mapping *mapping = gap__mapping_at(s, m);
+    const struct gap__range *range = gap__range_at(s, mapping->range);
+    struct gap__lane *lane = range->arena->lane;
+    uint32_t stamp = m == c->home ? 0 : mapping->stamp;
+    for (uint32_t i = 0; m == c->home && i < c->pages; i++)
+      if (range->stamp[mapping->page + i] > stamp) stamp = range->stamp[mapping->page + i];
+    if (lane->completed < stamp && (!wait || gap__lane_wait(lane, stamp))) return false;
+  }
+  return true;
+}
+
+static bool in_scope(const struct gap__lane *lane, const gap_pool_id *pool) {
+  if (!pool) return !atomic_load_explicit(&lane->pinned, memory_order_relaxed);
+  return lane->pool.first == pool->first && lane->pool.second == pool->second;
+}
+
+/* Releases what was taken from one idle block. Returns pages. */
+static uint64_t release_loot(struct gap__policy_state *s, uint32_t count, bool wait) {
+  uint64_t pages = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t chunk = s->scratch->loot[i], size = gap__chunk_at(s, chunk)->pages;
+    if (chunk_settled(s, chunk, wait) && gap__chunk_release(s, chunk) == 0) {
+      pages += size;
+      continue;
+    }
+    s->scratch->loot[0] = chunk;
+    put_back(s, 0, 1);
+  }
+  s->trimmed += (int64_t)pages;
+  return pages;
+}
+
+uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, bool wait) {
+  uint64_t total = 0;
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    if (!in_scope(lane, pool)) continue;
+    gap__lane_close_epoch(lane);
+    gap__lane_poll(lane);
+    uint64_t held;
+    while ((held = gap__held_pages(s)) > keep_pages) {
+      uint32_t count = 0;
+      uint64_t excess = held - keep_pages;
+      gap__lock(&lane->lock);
+      uint32_t victims = 0;
+      for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+        gap__arena_flush(&lane->arena[kind]);
+        victims += collect_arena(&lane->arena[kind], s->scratch->victims + victims, VICTIMS_MAX - victims);
+      }
+      uint64_t taken = 0;
+      for (uint32_t i = 0; i < victims && taken < excess; i++)
+        taken += take_from(s, lane, &s->scratch->victims[i], (uint32_t)(excess - taken), s->scratch->loot, &count);
+      gap__unlock(&lane->lock);
+      uint64_t released = release_loot(s, count, wait);
+      total += released;
+      if (!released) break;
+    }
+  }
+  return total;
+}

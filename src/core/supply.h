@@ -1,0 +1,33 @@
+/* Pages for the holes of a reserved block: taken back, stolen, or new.  Under the device lock. */
+#ifndef GAP_SUPPLY_H
+#define GAP_SUPPLY_H
+
+#include "core/arena.h"
+
+struct gap__supply {
+  struct gap__lane *lane;   /* who asks */
+  struct gap__range *range;
+  uint32_t block;           /* RESERVED */
+  uint64_t soft, hard;      /* limits on held pages */
+  uint32_t stolen, grown;   /* what was done, for the rung's counter */
+};
+
+/* Expects the asking lane's lock NOT held.  GAP_ENOMEM: not enough ready pages (those supplied so far are mapped and
+ * usable); `dissolve` the block and try elsewhere or wait. */
+int gap__supply_pages(struct gap__supply *);
+
+/* Creates and maps chunks at `pages` pages of a range that have none; no lane lock needed. What was made before an error
+ * stays. */
+int gap__supply_new(struct gap__policy_state *, struct gap__range *, uint32_t page, uint32_t pages);
+
+/* Idle whole pages that could serve `lane` once their epochs have completed, and the lane to wait for first. */
+struct gap__lane *gap__supply_wait_for(struct gap__policy_state *, const struct gap__lane *, uint32_t *epoch);
+
+/* Gives idle chunks back to the driver until at most `keep_pages` are held; under the device lock, no lane lock held.
+ * `pool` NULL: all lanes that are not pinned; else only that pool's.  Waits for epochs where `wait`. Returns pages. */
+uint64_t gap__trim_idle(struct gap__policy_state *, const gap_pool_id *pool, uint64_t keep_pages, bool wait);
+
+int gap__scratch_create(struct gap__policy_state *);
+void gap__scratch_destroy(struct gap__policy_state *);
+
+#endif

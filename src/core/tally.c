@@ -1,0 +1,170 @@
+/* Exact peaks from per-lane limits: see tally.h. */
+#include "core/tally.h"
+
+void gap__tally_pending(struct gap__lane *lane, const struct gap__block *b) {
+  struct gap__tally *t = gap__tally_of(lane, b->len);
+  int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
+  t->count--;
+  t->bytes -= bytes;
+  t->pending_count++;
+  t->pending_bytes += bytes;
+  t->count_limit--; /* "active" includes it still: what may be allocated before its peak rises is less */
+  t->bytes_limit -= bytes;
+}
+
+void gap__tally_complete(struct gap__lane *lane, const struct gap__block *b) {
+  struct gap__tally *t = gap__tally_of(lane, b->len);
+  int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
+  t->pending_count--;
+  t->pending_bytes -= bytes;
+  t->requested -= bytes - b->slack;
+}
+
+/* Sums over lanes: [0] all, [1] small, [2] large. */
+struct sums {
+  int64_t count[3], bytes[3], requested[3], active[3], active_bytes[3];
+};
+
+static void add_kind(struct sums *sum, int kind, const struct gap__tally *t) {
+  sum->count[kind] += t->count;
+  sum->bytes[kind] += t->bytes;
+  sum->requested[kind] += t->requested;
+  sum->active[kind] += t->count + t->pending_count;
+  sum->active_bytes[kind] += t->bytes + t->pending_bytes;
+}
+
+static struct sums sum_lanes(const struct gap__policy_state *s) {
+  struct sums sum = {0};
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = 0; kind < 2; kind++) {
+      add_kind(&sum, 0, &lane->tally[kind]);
+      add_kind(&sum, kind + 1, &lane->tally[kind]);
+    }
+  return sum;
+}
+
+static void raise_to(int64_t *peak, const int64_t *now) {
+  for (int kind = 0; kind < 3; kind++)
+    if (now[kind] > peak[kind]) peak[kind] = now[kind];
+}
+
+static void raise_peaks(struct gap__peaks *peak, const struct sums *sum) {
+  raise_to(peak->allocation, sum->count);
+  raise_to(peak->allocated, sum->bytes);
+  raise_to(peak->requested, sum->requested);
+  raise_to(peak->active, sum->active);
+  raise_to(peak->active_bytes, sum->active_bytes);
+}
+
+/* What one kind may still grow by, over all lanes, before a peak of its own or of "all" rises. */
+static int64_t slack_of(const int64_t *peak, const int64_t *now, int kind) {
+  int64_t own = peak[kind] - now[kind], all = (peak[0] - now[0]) / 2;
+  return own < all ? own : all;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The part of `slack` that a lane may use: the favoured one half, the others the rest in equal parts. */
+static int64_t part(const struct gap__policy_state *s, bool favoured, bool any, int64_t slack) {
+  if (s->lane_count == 1) return slack;
+  if (!any) return slack / (int64_t)s->lane_count;
+  return favoured ? slack / 2 : slack / 2 / (int64_t)(s->lane_count - 1);
+}
+
+static void share_slack(struct gap__policy_state *s, const struct sums *sum, const struct gap__lane *favoured) {
+  const struct gap__peaks *p = &s->peak;
+  for (int kind = 1; kind <= 2; kind++) {
+    int64_t count = least(slack_of(p->allocation, sum->count, kind), slack_of(p->active, sum->active, kind));
+    int64_t bytes = least(slack_of(p->allocated, sum->bytes, kind), slack_of(p->active_bytes, sum->active_bytes, kind));
+    int64_t requested = slack_of(p->requested, sum->requested, kind);
+    for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+      struct gap__tally *t = &lane->tally[kind - 1];
+      bool first = lane == favoured;
+      t->count_limit = t->count + part(s, first, favoured != NULL, count);
+      t->bytes_limit = t->bytes + part(s, first, favoured != NULL, bytes);
+      t->requested_limit = t->requested + part(s, first, favoured != NULL, requested);
+    }
+  }
+}
+
+static void lock_all(struct gap__policy_state *s) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
+}
+static void unlock_all(struct gap__policy_state *s) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__unlock(&lane->lock);
+}
+
+void gap__tally_trip(struct gap__policy_state *s, struct gap__lane *favoured) {
+  lock_all(s);
+  struct sums sum = sum_lanes(s);
+  raise_peaks(&s->peak, &sum);
+  share_slack(s, &sum, favoured);
+  unlock_all(s);
+}
+
+int64_t gap__tally_live_bytes(const struct gap__policy_state *s) {
+  int64_t bytes = 0;
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = 0; kind < 2; kind++)
+      bytes += __atomic_load_n(&lane->tally[kind].bytes, __ATOMIC_RELAXED) + lane->tally[kind].pending_bytes;
+  return bytes;
+}
+
+/* ---- reading and resetting ---- */
+
+static void add_stat(struct gap__stat *to, int kind, int64_t current, int64_t base, int64_t total) {
+  to[kind].current += current;
+  to[kind].allocated += total;
+  to[kind].freed += total - (current - base);
+}
+
+static void add_tally(struct gap__stats *out, int kind, const struct gap__tally *t) {
+  add_stat(out->allocation, kind, t->count, t->count_base, t->count_total);
+  add_stat(out->allocated_bytes, kind, t->bytes, t->bytes_base, t->bytes_total);
+  add_stat(out->requested_bytes, kind, t->requested, t->requested_base, t->requested_total);
+  add_stat(out->active, kind, t->count + t->pending_count, t->active_count_base, t->count_total);
+  add_stat(out->active_bytes, kind, t->bytes + t->pending_bytes, t->active_bytes_base, t->bytes_total);
+}
+
+void gap__tally_stats(struct gap__policy_state *s, struct gap__stats *out) {
+  gap__tally_trip(s, NULL);
+  lock_all(s);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = 0; kind < 2; kind++) {
+      add_tally(out, GAP__KIND_ALL, &lane->tally[kind]);
+      add_tally(out, GAP__KIND_SMALL + kind, &lane->tally[kind]);
+    }
+  unlock_all(s);
+  for (int kind = 0; kind < 3; kind++) {
+    out->allocation[kind].peak += s->peak.allocation[kind];
+    out->allocated_bytes[kind].peak += s->peak.allocated[kind];
+    out->requested_bytes[kind].peak += s->peak.requested[kind];
+    out->active[kind].peak += s->peak.active[kind];
+    out->active_bytes[kind].peak += s->peak.active_bytes[kind];
+  }
+  out->live_bytes_peak += s->peak.active_bytes[0];
+}
+
+static void reset_tally(struct gap__tally *t) {
+  t->count_total = t->bytes_total = t->requested_total = 0;
+  t->count_base = t->count;
+  t->bytes_base = t->bytes;
+  t->requested_base = t->requested;
+  t->active_count_base = t->count + t->pending_count;
+  t->active_bytes_base = t->bytes + t->pending_bytes;
+}
+
+void gap__tally_reset(struct gap__policy_state *s, bool peaks, bool accumulated) {
+  lock_all(s);
+  for (struct gap__lane *lane = s->lanes; lane && accumulated; lane = lane->next)
+    for (int kind = 0; kind < 2; kind++) reset_tally(&lane->tally[kind]);
+  if (peaks) {
+    struct gap__peaks *p = &s->peak;
+    for (int kind = 0; kind < 3; kind++)
+      p->allocation[kind] = p->allocated[kind] = p->requested[kind] = p->active[kind] = p->active_bytes[kind] = 0;
+    struct sums sum = sum_lanes(s);
+    raise_peaks(p, &sum);
+    share_slack(s, &sum, NULL);
+  }
+  unlock_all(s);
+}

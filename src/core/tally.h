@@ -1,0 +1,46 @@
+/* What is live, counted on the hot path behind one tripwire.
+ *
+ * torch promises exact device-wide peaks.  A shared counter would serialise the lanes, so each lane and kind has a limit
+ * for each figure, and the limits of all lanes sum to at most the device's peak: within its limit a lane cannot raise a
+ * peak.  Passing it goes out of line (gap__tally_trip), where peaks rise and the slack is shared out again. */
+#ifndef GAP_TALLY_H
+#define GAP_TALLY_H
+
+#include "core/state.h"
+
+static inline struct gap__tally *gap__tally_of(struct gap__lane *lane, uint32_t units) {
+  return &lane->tally[units > GAP__TORCH_SMALL_UNITS];
+}
+
+/* Under the lane lock. True: call gap__tally_trip() once the lane lock is free. */
+static inline bool gap__tally_alloc(struct gap__lane *lane, uint32_t units, uint32_t slack) {
+  struct gap__tally *t = gap__tally_of(lane, units);
+  int64_t bytes = (int64_t)units << GAP__UNIT_SHIFT, requested = bytes - slack;
+  t->count_total++;
+  t->bytes_total += bytes;
+  t->requested_total += requested;
+  return ((t->count += 1) > t->count_limit) | ((t->bytes += bytes) > t->bytes_limit) |
+         ((t->requested += requested) > t->requested_limit);
+}
+
+static inline void gap__tally_free(struct gap__lane *lane, const struct gap__block *b) {
+  struct gap__tally *t = gap__tally_of(lane, b->len);
+  int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
+  t->count--;
+  t->bytes -= bytes;
+  t->requested -= bytes - b->slack;
+}
+
+/* Freed by the caller, still used by another stream; and the end of that. Under the lane lock. */
+void gap__tally_pending(struct gap__lane *, const struct gap__block *);
+void gap__tally_complete(struct gap__lane *, const struct gap__block *);
+
+/* Raises the device's peaks and shares the slack out again; under the device lock, no lane lock held.  `favoured` (or
+ * NULL) gets the larger share. */
+void gap__tally_trip(struct gap__policy_state *, struct gap__lane *favoured);
+/* Bytes live or pending on the device now; exact only while nothing runs. */
+int64_t gap__tally_live_bytes(const struct gap__policy_state *);
+void gap__tally_stats(struct gap__policy_state *, struct gap__stats *);
+void gap__tally_reset(struct gap__policy_state *, bool peaks, bool accumulated);
+
+#endif
