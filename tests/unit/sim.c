@@ -1,4 +1,5 @@
 /* The simulated card: prices, lag and holds, the worker's timeline, neighbours, windows, recorded segments. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -374,6 +375,41 @@ static void test_walk(void **state) {
   gap__dev_destroy(dev);
 }
 
+static void *use_card(void *arg) {
+  struct gap__dev *dev = arg;
+  gap_addr addr = window(dev, PAGE), segment = 0;
+  for (int i = 0; i < 500; i++) {
+    gap__dev_background(dev, i % 2);
+    gap__chunk c = chunk(dev, PAGE);
+    gap__dev_map(dev, addr, PAGE, c);
+    gap__dev_set_access(dev, addr, PAGE);
+    gap__event event = recorded(dev, 2);
+    gap__dev_event_wait(dev, event);
+    gap__dev_event_destroy(dev, event);
+    gap__dev_unmap(dev, addr, PAGE);
+    gap__dev_chunk_release(dev, c);
+    gap__dev_segment_alloc(dev, PAGE, &segment);
+    gap__dev_segment_free(dev, segment);
+  }
+  gap__dev_background(dev, false);
+  gap__dev_unreserve(dev, addr, PAGE);
+  return NULL;
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  struct gap__dev *dev = card(.lag_us = 3, .prices = &gap__sim_prices_idle);
+  pthread_t threads[3];
+  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_card, dev), 0);
+  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+  assert_int_equal(gap__sim_chunk_bytes(dev), 0);
+  assert_int_equal(dev->counters.calls[GAP__CALL_unmap] + dev->counters.background_calls[GAP__CALL_unmap], 1500);
+  struct walked walked = {0};
+  assert_int_equal(gap__sim_walk(dev, look, &walked), 0);
+  assert_int_equal(walked.count, 0);
+  gap__dev_destroy(dev);
+}
+
 static void test_parameters(void **state) {
   (void)state;
   struct gap__dev *dev = NULL;
@@ -403,6 +439,7 @@ int main(void) {
       cmocka_unit_test(test_segment_free_waits_once),
       cmocka_unit_test(test_recycled_streams_are_others),
       cmocka_unit_test(test_walk),
+      cmocka_unit_test(test_threads),
       cmocka_unit_test(test_parameters),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,7 @@ static void background_ask(struct gap__dev *dev) {
 
 static void destroy(struct gap__dev *dev) {
   struct sim *sim = sim_of(dev);
+  if (working_for == dev) working_for = NULL; /* the next card may get this address */
   gap__space_destroy(&sim->space);
   gap__slab_destroy(&sim->chunks);
   gap__slab_destroy(&sim->mappings);
