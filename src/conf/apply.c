@@ -36,15 +36,19 @@ static void refuse(struct reading *reading, const struct gap__conf_item *item, c
   reading->bad_value = true;
 }
 
+static const char *fate(const struct reading *reading) {
+  return reading->strict ? "Nothing of the string is applied (strict)." : "It is ignored.";
+}
+
+/* The search for the nearest key is not cheap: a flood of unknown keys is only counted once the report is full. */
 static void unknown_key(struct reading *reading, const struct gap__conf_item *item) {
+  enum gap__conf_level level = reading->strict ? GAP__CONF_ERROR : GAP__CONF_WARNING;
   char key[GAP__CONF_QUOTE_BYTES];
-  bool close;
+  bool close = false;
+  const char *nearest = gap__conf_has_room(reading->report) ? gap__conf_nearest_key(item->key, &close) : "";
   gap__conf_quote((struct gap__conf_span){item->key, strlen(item->key)}, 60, key);
-  const char *nearest = gap__conf_nearest_key(item->key, &close);
-  gap__conf_say(reading->report, reading->strict ? GAP__CONF_ERROR : GAP__CONF_WARNING,
-                "%s: unknown key '%s' in \"%s\": %s '%s'%s %s", reading->variable, key, reading->quoted,
-                close ? "did you mean" : "the nearest is", nearest, close ? "?" : ".",
-                reading->strict ? "Nothing of the string is applied (strict)." : "It is ignored.");
+  gap__conf_say(reading->report, level, "%s: unknown key '%s' in \"%s\": %s '%s'%s %s", reading->variable, key,
+                reading->quoted, close ? "did you mean" : "the nearest is", nearest, close ? "?" : ".", fate(reading));
   reading->bad_key |= reading->strict;
   if (reading->report) reading->report->unknown++;
 }
@@ -52,8 +56,7 @@ static void unknown_key(struct reading *reading, const struct gap__conf_item *it
 static void newer_key(struct reading *reading, const struct gap__conf_item *item) {
   gap__conf_say(reading->report, reading->strict ? GAP__CONF_ERROR : GAP__CONF_WARNING,
                 "%s: '%s' in \"%s\" is newer than torch 2.11, whose keys are known here. %s", reading->variable,
-                item->key, reading->quoted,
-                reading->strict ? "Nothing of the string is applied (strict)." : "It is ignored.");
+                item->key, reading->quoted, fate(reading));
   reading->bad_key |= reading->strict;
   if (reading->report) reading->report->unknown++;
 }
@@ -86,6 +89,9 @@ static void read_word(struct reading *reading, const struct gap__conf_item *item
     refuse(reading, item, &about, "it is neither True nor False");
   } else if (on) {
     choose_strategy(reading, item->key, true);
+    gap__conf_say(reading->report, GAP__CONF_NOTE,
+                  "%s: no release of torch knows '%s'; here it chooses gapless with that strategy", reading->variable,
+                  item->key);
   } else {
     gap__conf_say(reading->report, GAP__CONF_NOTE, "%s: %s is not chosen; this changes nothing", reading->variable,
                   item->key);
@@ -185,7 +191,7 @@ static void begin(struct reading *reading, const char *string) {
   bool quoted;
   reading->string = gap__conf_unquote(string, &quoted);
   gap__conf_quote(reading->string, 60, reading->quoted);
-  gap__conf_layer_init(&reading->next, reading->variable);
+  gap__conf_layer_init(&reading->next, &reading->set->layers[GAP__CONF_DEFAULT].values, reading->variable);
   if (quoted)
     gap__conf_say(reading->report, GAP__CONF_NOTE,
                   "%s: the quotes are part of the value; they are dropped here, torch itself would refuse them",

@@ -6,11 +6,22 @@
 
 #define MESSAGES_MAX (sizeof((struct gap__conf_report *)0)->messages / sizeof(struct gap__conf_message))
 
+/* Bytes that the character takes in a quotation. */
+static size_t quoted_length(unsigned char c) { return c >= 0x20 && c < 0x7f ? 1 : 4; }
+
+/* Parts of the string stand in reasons as written; a line is plain ASCII all the same. */
+static void make_plain(char *line) {
+  for (; *line; line++)
+    if (quoted_length((unsigned char)*line) != 1) *line = '?';
+}
+
+bool gap__conf_has_room(const struct gap__conf_report *report) { return report && report->count < MESSAGES_MAX; }
+
 void gap__conf_say(struct gap__conf_report *report, enum gap__conf_level level, const char *format, ...) {
   if (!report) return;
   if (level == GAP__CONF_ERROR) report->errors++;
   if (level == GAP__CONF_WARNING) report->warnings++;
-  if (report->count == MESSAGES_MAX) {
+  if (!gap__conf_has_room(report)) {
     report->dropped++;
     return;
   }
@@ -20,10 +31,8 @@ void gap__conf_say(struct gap__conf_report *report, enum gap__conf_level level, 
   va_start(arguments, format);
   (void)vsnprintf(message->line, sizeof message->line, format, arguments);
   va_end(arguments);
+  make_plain(message->line);
 }
-
-/* Bytes that the character takes in a quotation. */
-static size_t quoted_length(unsigned char c) { return c >= 0x20 && c < 0x7f ? 1 : 4; }
 
 static size_t put_quoted(unsigned char c, char *out) {
   static const char hex[] = "0123456789abcdef";

@@ -11,6 +11,9 @@ enum gap__conf_level { GAP__CONF_ERROR, GAP__CONF_WARNING, GAP__CONF_NOTE };
 void gap__conf_say(struct gap__conf_report *, enum gap__conf_level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Whether the next line would be kept. */
+bool gap__conf_has_room(const struct gap__conf_report *);
+
 /* Enough for every quotation. */
 #define GAP__CONF_QUOTE_BYTES 96
 

@@ -3,16 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-void gap__conf_layer_init(struct gap__conf_layer *layer, const char *variable) {
+void gap__conf_layer_init(struct gap__conf_layer *layer, const struct gap__conf *defaults, const char *variable) {
   memset(layer, 0, sizeof *layer);
-  gap__conf_defaults(&layer->values);
+  layer->values = *defaults;
   memccpy(layer->variable, variable, 0, sizeof layer->variable - 1);
 }
 
 struct gap__conf_set *gap__conf_new(void) {
   struct gap__conf_set *set = calloc(1, sizeof *set);
   if (!set) return NULL;
-  for (int i = 0; i < GAP__CONF_SOURCES; i++) gap__conf_layer_init(&set->layers[i], i ? "" : "default");
+  struct gap__conf defaults;
+  gap__conf_defaults(&defaults);
+  for (int i = 0; i < GAP__CONF_SOURCES; i++) gap__conf_layer_init(&set->layers[i], &defaults, i ? "" : "default");
   set->layers[GAP__CONF_DEFAULT].named = ~(uint64_t)0;
   gap__conf_preview(set, GAP__CONF_DEFAULT, &set->layers[GAP__CONF_DEFAULT], &set->merged);
   return set;

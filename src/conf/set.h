@@ -29,8 +29,8 @@ struct gap__conf_set {
 
 static inline uint64_t gap__conf_bit(int index) { return (uint64_t)1 << index; }
 
-/* A layer that names nothing. */
-void gap__conf_layer_init(struct gap__conf_layer *, const char *variable);
+/* A layer that names nothing; its values are the defaults. */
+void gap__conf_layer_init(struct gap__conf_layer *, const struct gap__conf *defaults, const char *variable);
 /* What the set's values would be with `next` in the place of `source`'s layer; contradictions are not looked at. */
 void gap__conf_preview(const struct gap__conf_set *, enum gap__conf_source source, const struct gap__conf_layer *next,
                        struct gap__conf_merged *out);
