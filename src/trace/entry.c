@@ -5,6 +5,7 @@
 #include "trace/snapshot.h"
 
 #define BIT(word) ((uint64_t)1 << GAP__WORD_##word)
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define KEYS_WANTED (BIT(ACTION) | BIT(SIZE))
 _Static_assert(GAP__WORD_KEY_COUNT <= 64, "the keys seen are a mask of 64 bits");
 _Static_assert(GAP__WORD_LARGE - GAP__WORD_ACT_FIRST == GAP__ACT_COUNT, "keys.def lists the actions in their order");
@@ -27,7 +28,7 @@ static bool set_time(struct gap__snapshot *snapshot, struct gap__entry_draft *dr
   return true;
 }
 
-int gap__entry_set(struct gap__snapshot *snapshot, struct gap__entry_draft *draft, uint32_t key, gap__value value) {
+ALWAYS_INLINE int set(struct gap__snapshot *snapshot, struct gap__entry_draft *draft, uint32_t key, gap__value value) {
   struct gap__unpickler *pickle = &snapshot->pickle;
   bool fits = true;
   switch (key) {
@@ -42,6 +43,10 @@ int gap__entry_set(struct gap__snapshot *snapshot, struct gap__entry_draft *draf
   }
   if (key < GAP__WORD_KEY_COUNT) draft->seen |= (uint64_t)1 << key;
   return fits ? 0 : GAP_EFORMAT;
+}
+
+int gap__entry_set(struct gap__snapshot *snapshot, struct gap__entry_draft *draft, uint32_t key, gap__value value) {
+  return set(snapshot, draft, key, value);
 }
 
 bool gap__entry_is_complete(const struct gap__entry_draft *draft) {
@@ -68,19 +73,23 @@ static uint64_t load64(const unsigned char *bytes) {
   return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? __builtin_bswap64(number) : number;
 }
 
-static inline gap__value unusual(struct scan *scan) {
+ALWAYS_INLINE gap__value unusual(struct scan *scan) {
   scan->at = NULL;
   return 0;
 }
 
-static inline gap__value scan_memo(struct scan *scan, uint32_t index, uint32_t bytes) {
+ALWAYS_INLINE bool is_get(unsigned char op) { return op == 'h' || op == 'j'; }
+
+ALWAYS_INLINE gap__value scan_get(struct scan *scan) {
+  bool is_long = *scan->at == 'j';
+  uint32_t index = is_long ? load32(scan->at + 1) : scan->at[1];
   if (index >= scan->pickle->memo.count) return unusual(scan);
-  scan->at += bytes;
+  scan->at += is_long ? 5 : 2;
   return scan->pickle->memo.at[index];
 }
 
 /* LONG1 of 1 to 7 bytes: loaded as 8, the rest shifted out, the sign kept. */
-static inline gap__value scan_long(struct scan *scan) {
+ALWAYS_INLINE gap__value scan_long(struct scan *scan) {
   unsigned count = scan->at[1];
   if (count - 1 > 6) return unusual(scan);
   int64_t number = (int64_t)(load64(scan->at + 2) << (64 - 8 * count)) >> (64 - 8 * count);
@@ -89,7 +98,7 @@ static inline gap__value scan_long(struct scan *scan) {
 }
 
 /* Stores a value where a memo opcode follows, in the sequence that every pickler uses. */
-static inline void scan_memoize(struct scan *scan, gap__value value) {
+ALWAYS_INLINE void scan_memoize(struct scan *scan, gap__value value) {
   struct gap__unpickler *pickle = scan->pickle;
   uint32_t bytes = 1;
   switch (*scan->at) {
@@ -106,61 +115,91 @@ static inline void scan_memoize(struct scan *scan, gap__value value) {
   scan->at += bytes;
 }
 
-static inline gap__value scan_string(struct scan *scan, uint32_t length, uint32_t before) {
-  uint32_t id;
-  if (length > 255 || gap__strings_intern(&scan->pickle->strings, scan->at + before, length, &id)) return unusual(scan);
+ALWAYS_INLINE gap__value scan_string(struct scan *scan, uint32_t length, uint32_t before) {
+  uint32_t id = scan->pickle->strings.last;
+  if (length > 255) return unusual(scan);
+  if (!gap__strings_is_short(&scan->pickle->strings, id, scan->at + before, length) &&
+      gap__strings_intern(&scan->pickle->strings, scan->at + before, length, &id))
+    return unusual(scan);
   gap__value value = gap__value_of(GAP__TAG_STRING, id);
   scan->at += before + length;
   scan_memoize(scan, value);
   return value;
 }
 
-static inline gap__value scan_value(struct scan *scan) {
-  const unsigned char *at = scan->at;
-  switch (*at) {
-    case 'h': return scan_memo(scan, at[1], 2);
-    case 'j': return scan_memo(scan, load32(at + 1), 5);
-    case 'K': scan->at += 2; return gap__value_of_int(at[1]);
-    case 'M': scan->at += 3; return gap__value_of_int(at[1] | at[2] << 8);
-    case 'J': scan->at += 5; return gap__value_of_int((int32_t)load32(at + 1));
-    case 0x8a: return scan_long(scan);
-    case 0x8c: return scan_string(scan, at[1], 2);
-    case 'X': return scan_string(scan, load32(at + 1), 5);
-    default: return unusual(scan);
-  }
+/* By how often they occur; comparisons are cheaper here than a jump table, whose target depends on the data. */
+ALWAYS_INLINE gap__value scan_value(struct scan *scan) {
+  const unsigned char *at = scan->at, op = *at;
+  if (op == 0x8a) return scan_long(scan);
+  if (is_get(op)) return scan_get(scan);
+  if (op == 'K') return scan->at += 2, gap__value_of_int(at[1]);
+  if (op == 0x8c) return scan_string(scan, at[1], 2);
+  if (op == 'J') return scan->at += 5, gap__value_of_int((int32_t)load32(at + 1));
+  if (op == 'M') return scan->at += 3, gap__value_of_int(at[1] | at[2] << 8);
+  if (op == 'X') return scan_string(scan, load32(at + 1), 5);
+  return unusual(scan);
 }
 
-/* Key and value in turn until SETITEMS; the window is known to hold what one pair can take at most. */
+/* One key and its value.  `likely` is a constant at each place of use: the compiler makes a copy for each, whose branches
+ * the processor predicts apart. */
+ALWAYS_INLINE bool scan_item(struct gap__snapshot *snapshot, struct scan *scan, struct gap__entry_draft *draft,
+                             uint32_t likely) {
+  if (!is_get(*scan->at)) return false;
+  gap__value key = scan_get(scan);
+  if (!scan->at || gap__value_tag(key) != GAP__TAG_STRING) return false;
+  gap__value value = scan_value(scan);
+  if (!scan->at || value == 0) return false;
+  if (gap__value_index(key) == likely) return !set(snapshot, draft, likely, value);
+  return !set(snapshot, draft, gap__value_index(key), value);
+}
+
+/* Items until SETITEMS, in the usual order or in another. */
 static bool scan_items(struct gap__snapshot *snapshot, struct scan *scan, struct gap__entry_draft *draft) {
+  static const uint32_t usual[] = {GAP__WORD_ACTION,  GAP__WORD_ADDR,            GAP__WORD_SIZE,         GAP__WORD_STREAM,
+                                   GAP__WORD_TIME_US, GAP__WORD_COMPILE_CONTEXT, GAP__WORD_USER_METADATA};
   const unsigned char *last = snapshot->pickle.input->end - GAP__INPUT_SLACK;
-  while (*scan->at != 'u') {
-    if (*scan->at != 'h' && *scan->at != 'j') return false;
-    gap__value key = scan_value(scan);
-    if (!scan->at || gap__value_tag(key) != GAP__TAG_STRING) return false;
-    if (!draft->seen && gap__value_index(key) != GAP__WORD_ACTION) return false;
-    gap__value value = scan_value(scan);
-    if (!scan->at || value == 0 || scan->at > last) return false;
-    if (gap__entry_set(snapshot, draft, gap__value_index(key), value)) return false;
+#pragma GCC unroll 7
+  for (unsigned i = 0; i < 7; i++) {
+    if (*scan->at == 'u') break;
+    if (!scan_item(snapshot, scan, draft, usual[i]) || scan->at > last) return false;
+    if (i == 0 && !(draft->seen & BIT(ACTION))) return false; /* some other dict: do not read it twice */
   }
+  while (*scan->at != 'u')
+    if (!scan_item(snapshot, scan, draft, GAP__WORD_FRAMES) || scan->at > last) return false;
   scan->at++;
   return gap__entry_is_complete(draft) && !draft->unknown_action;
 }
 
-bool gap__entry_quick(struct gap__snapshot *snapshot, gap__value *out) {
+/* One entry from input->next on; leaves everything as it was where it is not of the usual shape. */
+static bool scan_entry(struct gap__snapshot *snapshot, gap__value value) {
   struct gap__unpickler *pickle = &snapshot->pickle;
-  struct gap__input *input = pickle->input;
-  uint32_t memo_count = pickle->memo.count;
   struct gap__entry_draft draft = {0};
-  struct scan scan = {input->next, pickle};
-  if (input->end - input->next < 2 * GAP__INPUT_SLACK || !GAP__VEC_ROOM(snapshot->entries, 1)) return false;
-  *out = gap__value_of(GAP__TAG_ENTRY, snapshot->entries.count);
-  scan_memoize(&scan, *out);
-  bool plain = !scan.at || *scan.at++ != '(' || !scan_items(snapshot, &scan, &draft);
-  if (plain) {
+  struct scan scan = {pickle->input->next, pickle};
+  uint32_t memo_count = pickle->memo.count;
+  if (pickle->input->end - scan.at < 2 * GAP__INPUT_SLACK || !GAP__VEC_ROOM(snapshot->entries, 1)) return false;
+  scan_memoize(&scan, value);
+  if (!scan.at || *scan.at++ != '(' || !scan_items(snapshot, &scan, &draft)) {
     pickle->memo.count = memo_count;
     return false;
   }
   snapshot->entries.at[snapshot->entries.count++] = draft.event;
-  input->next = scan.at;
+  pickle->input->next = scan.at;
+  return true;
+}
+
+bool gap__entry_quick(struct gap__snapshot *snapshot, gap__value *out) {
+  struct gap__unpickler *pickle = &snapshot->pickle;
+  *out = gap__value_of(GAP__TAG_ENTRY, snapshot->entries.count);
+  if (!scan_entry(snapshot, *out)) return false;
+  while (*pickle->input->next == '}' && GAP__VEC_ROOM(pickle->stack, 1)) {
+    gap__value next = gap__value_of(GAP__TAG_ENTRY, snapshot->entries.count);
+    pickle->input->next++;
+    if (!scan_entry(snapshot, next)) {
+      pickle->input->next--;
+      break;
+    }
+    pickle->stack.at[pickle->stack.count++] = *out;
+    *out = next;
+  }
   return true;
 }

@@ -7,6 +7,8 @@
 #include "gapless/gapless.h"
 #include "trace/message.h"
 
+#define EXPECTED_MAX ((uint64_t)1 << 30) /* bytes of a file that are prepared for */
+
 /* ---- records by table ---------------------------------------------------------------------------------------------- */
 
 enum field_type { FIELD_NONE, FIELD_U64, FIELD_I32, FIELD_BOOL, FIELD_TEXT, FIELD_STACK, FIELD_VALUE };
@@ -286,8 +288,19 @@ static void destroy(struct gap__snapshot *snapshot) {
   free(snapshot->stack_frames.at);
 }
 
+/* Entries take 60 to 80 bytes of a file.  Room for all of them at once, which costs addresses only, saves growing the two
+ * largest arrays; where it is refused or too little they grow as they fill. */
+static void expect(struct gap__snapshot *snapshot, const struct gap__input *input) {
+  uint64_t bytes = input->decoder.encoding == GAP__ENC_PLAIN ? input->raw_total : 0;
+  if (bytes > EXPECTED_MAX) bytes = EXPECTED_MAX;
+  (void)GAP__VEC_ROOM(snapshot->entries, (uint32_t)(bytes / 64));
+  (void)GAP__VEC_ROOM(snapshot->pickle.memo, (uint32_t)(bytes / 32));
+  (void)GAP__VEC_ROOM(snapshot->pickle.items, (uint32_t)(bytes / 64));
+}
+
 static int read_into(struct gap__snapshot *snapshot, struct gap__history *history) {
   gap__value root = 0;
+  expect(snapshot, snapshot->pickle.input);
   if (!GAP__VEC_ROOM(snapshot->stacks, 1)) return gap__unpickle_no_room(&snapshot->pickle);
   snapshot->stacks.at[snapshot->stacks.count++] = (struct gap__hist_stack){0, 0};
   int rc = gap__unpickler_run(&snapshot->pickle, &root);

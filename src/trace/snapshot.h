@@ -76,7 +76,8 @@ struct gap__entry_draft {
 /* One item of an entry.  0, GAP_EFORMAT (the value does not suit the key), GAP_ELIMIT. */
 int gap__entry_set(struct gap__snapshot *, struct gap__entry_draft *, uint32_t key, gap__value);
 bool gap__entry_is_complete(const struct gap__entry_draft *);
-/* Decodes an entry of the usual shape from the window without the stack.  False: nothing was done, take the plain way. */
+/* Decodes entries of the usual shape from the window, as many as follow each other there; all but the last are pushed on
+ * the stack, *out is the last.  False: nothing was done, take the plain way. */
 bool gap__entry_quick(struct gap__snapshot *, gap__value *out);
 
 /* The index of the stack made of a list of frames; 0 for an empty list. */

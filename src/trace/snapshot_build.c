@@ -43,23 +43,17 @@ static int entry_indices(struct gap__snapshot *snapshot, const struct gap__list 
   return 0;
 }
 
-static bool is_run(const uint32_t *indices, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++)
-    if (indices[i] != i) return false;
-  return true;
-}
-
-/* Nearly always every entry is listed once and in the order of the file: then the array is used as it is. */
-static int place_events(struct gap__snapshot *snapshot, const uint32_t *indices, uint32_t count,
-                        struct gap__history *history) {
-  if (is_run(indices, count)) {
-    history->event_storage = gap__vec_trim(snapshot->entries.at, count, sizeof *snapshot->entries.at);
-    snapshot->entries.at = NULL;
-    return 0;
+/* Nearly always every entry is listed once and in the order of the file. */
+static bool is_run(struct gap__snapshot *snapshot, const struct gap__list *list, uint64_t first) {
+  for (uint32_t i = 0; i < list->count; i++) {
+    gap__value value = item(snapshot, list, i);
+    struct gap__dict dict;
+    if (value == gap__value_of(GAP__TAG_ENTRY, first + i)) continue;
+    if (gap__value_tag(value) != GAP__TAG_DICT) return false;
+    dict = snapshot->dicts.at[gap__value_index(value)];
+    if (dict.kind != GAP__DICT_ENTRY || dict.index != first + i) return false;
   }
-  int rc = allocate(snapshot, count, sizeof *history->event_storage, &history->event_storage);
-  for (uint32_t i = 0; !rc && i < count; i++) history->event_storage[i] = snapshot->entries.at[indices[i]];
-  return rc;
+  return true;
 }
 
 static int device_list(struct gap__snapshot *snapshot, gap__value traces, uint32_t device,
@@ -91,27 +85,47 @@ static int gather(struct gap__snapshot *snapshot, gap__value traces, struct gap_
     if (rc) return rc;
     history->devices[i].event_count = count - before;
   }
-  int rc = place_events(snapshot, indices, count, history);
-  struct gap__hist_event *at = history->event_storage;
-  for (uint32_t i = 0; !rc && i < history->device_count; at += history->devices[i++].event_count)
-    history->devices[i].events = at;
+  int rc = allocate(snapshot, count, sizeof *history->event_storage, &history->event_storage);
+  for (uint32_t i = 0; !rc && i < count; i++) history->event_storage[i] = snapshot->entries.at[indices[i]];
   return rc;
+}
+
+static int gather_any_order(struct gap__snapshot *snapshot, gap__value traces, uint64_t total,
+                            struct gap__history *history) {
+  uint32_t *indices = NULL;
+  int rc = allocate(snapshot, (size_t)total, sizeof *indices, &indices);
+  if (!rc) rc = gather(snapshot, traces, history, indices);
+  free(indices);
+  return rc;
+}
+
+/* Uses the array of entries as it is, if their lists follow each other without a gap. */
+static bool take_as_they_are(struct gap__snapshot *snapshot, gap__value traces, struct gap__history *history) {
+  const struct gap__list *list;
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < history->device_count; i++, count += list->count) {
+    if (device_list(snapshot, traces, i, &list) || !is_run(snapshot, list, count)) return false;
+    history->devices[i].event_count = list->count;
+  }
+  history->event_storage = gap__vec_trim(snapshot->entries.at, (uint32_t)count, sizeof *snapshot->entries.at);
+  snapshot->entries.at = NULL;
+  return history->event_storage != NULL;
 }
 
 static int build_events(struct gap__snapshot *snapshot, gap__value traces, struct gap__history *history) {
   const struct gap__list *list = gap__unpickle_list(&snapshot->pickle, traces);
   uint64_t total = 0;
-  uint32_t *indices = NULL;
   if (!list) return fail_wrong(snapshot, "'device_traces'", traces);
   if (list->count > DEVICES_MAX)
     return gap__unpickle_fail(&snapshot->pickle, GAP_ELIMIT, "%u devices; at most %d can be read", list->count, DEVICES_MAX);
   int rc = listed_total(snapshot, traces, list->count, &total);
   if (!rc) rc = allocate(snapshot, list->count, sizeof *history->devices, &history->devices);
-  if (!rc) rc = allocate(snapshot, (size_t)total, sizeof *indices, &indices);
   if (rc) return rc;
   history->device_count = list->count;
-  rc = gather(snapshot, traces, history, indices);
-  free(indices);
+  if (!take_as_they_are(snapshot, traces, history)) rc = gather_any_order(snapshot, traces, total, history);
+  struct gap__hist_event *at = history->event_storage;
+  for (uint32_t i = 0; !rc && i < history->device_count; at += history->devices[i++].event_count)
+    history->devices[i].events = at;
   return rc;
 }
 

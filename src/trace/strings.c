@@ -11,31 +11,21 @@ static const char *const words[] = {
 #undef WORD
 };
 
-static uint64_t load_up_to_8(const unsigned char *bytes, uint32_t length) {
-  uint64_t word = 0;
-  for (uint32_t i = 0; i < length; i++) word |= (uint64_t)bytes[i] << (8 * i);
-  return word;
-}
-
-static uint32_t hash_of(const unsigned char *bytes, uint32_t length) {
-  uint64_t hash = length * 0x9E3779B97F4A7C15u, word;
-  for (; length >= 8; bytes += 8, length -= 8) {
-    memcpy(&word, bytes, 8);
-    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-    hash ^= hash >> 32;
-  }
-  hash = (hash ^ load_up_to_8(bytes, length)) * 0xff51afd7ed558ccdu;
+static uint32_t hash_of(const unsigned char *bytes, uint32_t length, uint64_t head) {
+  uint64_t hash = (head ^ length * 0x9E3779B97F4A7C15u) * 0xff51afd7ed558ccdu;
+  for (; length > 8; bytes += 8, length -= 8)
+    hash = (hash ^ hash >> 32 ^ gap__strings_head(bytes + 8, length - 8)) * 0xff51afd7ed558ccdu;
   return (uint32_t)(hash >> 32);
 }
 
 /* The slot that holds the string, or the empty one where it belongs. */
-static uint32_t slot_of(const struct gap__strings *strings, const void *bytes, uint32_t length, uint32_t hash) {
+static uint32_t slot_of(const struct gap__strings *strings, const void *bytes, uint32_t length, uint64_t head,
+                        uint32_t hash) {
   uint32_t mask = strings->slot_count - 1, at = hash & mask;
   for (; strings->slots[at]; at = (at + 1) & mask) {
     const struct gap__string *known = &strings->ids.at[strings->slots[at] - 1];
-    if (known->hash == hash && known->length == length &&
-        memcmp(strings->text.at + known->offset, bytes, length) == 0)
-      break;
+    if (known->head != head || known->length != length) continue;
+    if (length <= 8 || memcmp(strings->text.at + known->offset, bytes, length) == 0) break;
   }
   return at;
 }
@@ -60,8 +50,9 @@ static int room(struct gap__strings *strings, uint32_t length) {
   return 2 * (strings->ids.count + 1) > strings->slot_count ? grow_slots(strings) : 0;
 }
 
-static void add(struct gap__strings *strings, uint32_t slot, uint32_t length, uint32_t hash, uint32_t *id) {
-  strings->ids.at[strings->ids.count] = (struct gap__string){strings->text.count, length, hash};
+static void add(struct gap__strings *strings, uint32_t slot, uint32_t length, uint64_t head, uint32_t hash,
+                uint32_t *id) {
+  strings->ids.at[strings->ids.count] = (struct gap__string){head, strings->text.count, length, hash};
   strings->text.at[strings->text.count + length] = 0;
   strings->text.count += length + 1;
   *id = strings->ids.count++;
@@ -69,15 +60,16 @@ static void add(struct gap__strings *strings, uint32_t slot, uint32_t length, ui
 }
 
 int gap__strings_intern(struct gap__strings *strings, const void *bytes, uint32_t length, uint32_t *id) {
-  uint32_t hash = hash_of(bytes, length), slot = slot_of(strings, bytes, length, hash);
+  uint64_t head = gap__strings_head(bytes, length);
+  uint32_t hash = hash_of(bytes, length, head), slot = slot_of(strings, bytes, length, head, hash);
   if (strings->slots[slot]) {
-    *id = strings->slots[slot] - 1;
+    *id = strings->last = strings->slots[slot] - 1;
     return 0;
   }
   int rc = room(strings, length);
   if (rc) return rc;
   memcpy(strings->text.at + strings->text.count, bytes, length);
-  add(strings, slot_of(strings, bytes, length, hash), length, hash, id);
+  add(strings, slot_of(strings, bytes, length, head, hash), length, head, hash, id);
   return 0;
 }
 
@@ -85,11 +77,13 @@ int gap__strings_intern_tail(struct gap__strings *strings, uint32_t length, uint
   int rc = room(strings, length);
   if (rc) return rc;
   const char *bytes = strings->text.at + strings->text.count;
-  uint32_t hash = hash_of((const unsigned char *)bytes, length), slot = slot_of(strings, bytes, length, hash);
+  uint64_t head = gap__strings_head((const unsigned char *)bytes, length);
+  uint32_t hash = hash_of((const unsigned char *)bytes, length, head);
+  uint32_t slot = slot_of(strings, bytes, length, head, hash);
   if (strings->slots[slot])
     *id = strings->slots[slot] - 1;
   else
-    add(strings, slot, length, hash, id);
+    add(strings, slot, length, head, hash, id);
   return 0;
 }
 

@@ -447,16 +447,6 @@ const char *gap__value_kind(gap__value value) {
   return kinds[gap__value_tag(value)];
 }
 
-bool gap__unpickle_u64(const struct gap__unpickler *u, gap__value value, uint64_t *out) {
-  if (gap__value_tag(value) == GAP__TAG_BIG) {
-    *out = u->wide.at[gap__value_index(value)];
-    return true;
-  }
-  if (gap__value_tag(value) != GAP__TAG_INT || gap__value_int(value) < 0) return false;
-  *out = (uint64_t)gap__value_int(value);
-  return true;
-}
-
 bool gap__unpickle_real(const struct gap__unpickler *u, gap__value value, double *out) {
   uint64_t whole;
   if (gap__value_tag(value) == GAP__TAG_FLOAT) {

@@ -25,7 +25,7 @@ struct gap__list { /* of a list or a tuple */
 
 struct gap__dict_sink {
   /* A dict begins: gives it a value.  The input stands behind EMPTY_DICT; a sink may take the opcodes that fill the dict
-   * itself, provided that it does what they mean. */
+   * itself, and further dicts behind it, provided that it does what the opcodes mean. */
   int (*begin)(void *arg, gap__value *dict);
   /* Items of a dict: `count` values, keys and values in turn.  `whole`: they came in one go, as SETITEMS gives them. */
   int (*fill)(void *arg, gap__value dict, const gap__value *items, uint32_t count, bool whole);
@@ -64,7 +64,14 @@ const char *gap__pickle_op_name(unsigned char code); /* NULL where there is no s
 const char *gap__value_kind(gap__value);             /* "an integer", "a string", ... */
 
 /* Conversions; false where the value is of another kind or out of range. */
-bool gap__unpickle_u64(const struct gap__unpickler *, gap__value, uint64_t *out);
+static inline bool gap__unpickle_u64(const struct gap__unpickler *u, gap__value value, uint64_t *out) {
+  if (gap__value_tag(value) == GAP__TAG_INT) {
+    *out = (uint64_t)gap__value_int(value);
+    return gap__value_int(value) >= 0;
+  }
+  if (gap__value_tag(value) == GAP__TAG_BIG) *out = u->wide.at[gap__value_index(value)];
+  return gap__value_tag(value) == GAP__TAG_BIG;
+}
 bool gap__unpickle_real(const struct gap__unpickler *, gap__value, double *out);
 /* The items of a list or tuple; NULL for anything else (an empty one gives a pointer all the same). */
 const struct gap__list *gap__unpickle_list(const struct gap__unpickler *, gap__value);
