@@ -11,7 +11,7 @@ enum {
 
 struct command {
   const char *name, *summary;
-  const char *help; /* NULL: the command itself understands --help */
+  const char *help;                  /* NULL: the command itself understands --help */
   int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/text.h"
 #include "bar.h"
+#include "base/text.h"
 #include "cli.h"
 #include "data.h"
 #include "gapless/tools.h"
@@ -105,8 +105,8 @@ static gap_history *open_data(struct demo *demo, const char *name) {
   return NULL;
 }
 
-static bool run_policy(struct demo *demo, const gap_history *history, const char *name, enum gap_policy policy, uint64_t cap,
-                       bool min_cap, gap_replay_result *result) {
+static bool run_policy(struct demo *demo, const gap_history *history, const char *name, enum gap_policy policy,
+                       uint64_t cap, bool min_cap, gap_replay_result *result) {
   gap_replay_options options;
   char message[512] = "", label[64];
   struct bar bar;
@@ -161,7 +161,7 @@ enum { TABLE_NAMES = sizeof table_names / sizeof table_names[0] };
 
 static void factor(struct table *table, uint64_t bytes, uint64_t peak) {
   if (bytes == 0) table_cell(table, "?");
-  else table_cell(table, "%.3f P", (double)bytes / (double)peak);
+  else table_cell(table, "%.4f P", (double)bytes / (double)peak);
 }
 
 static void show_history(struct demo *demo, struct table *table, const char *name) {
@@ -183,7 +183,8 @@ static void show_history(struct demo *demo, struct table *table, const char *nam
 }
 
 static void show_table(struct demo *demo) {
-  static const char *const titles[] = {"history", "events", "live (P)", "PyTorch holds", "PyTorch needs", "gapless needs"};
+  static const char *const titles[] = {"history",       "events",        "live (P)",
+                                       "PyTorch holds", "PyTorch needs", "gapless needs"};
   struct table table;
   puts("3. Real histories of an H200: how much memory is needed for the same program");
   table_begin(&table, sizeof titles / sizeof titles[0]);
@@ -207,7 +208,8 @@ static int show_all(struct demo *demo) {
   putchar('\n');
   show_table(demo);
   if (!demo->failed)
-    printf("   independent checker: no block overlaps, all live bytes on mapped memory, caps kept: %s checks, no violation\n\n",
+    printf("   independent checker: no block overlaps, all live bytes on mapped memory, caps kept: %s checks, no "
+           "violation\n\n",
            gap__text_thousands(demo->checks, checks));
   printf("Took %.1f s. Next: %s replay YOUR_SNAPSHOT.pickle --card 24G\n", seconds_now() - start, program_path);
   return demo->failed ? EXIT_NO : EXIT_YES;
@@ -225,8 +227,8 @@ static int run(int argc, char **argv) {
   }
   if (optind < argc) return usage_error("demo", "unexpected argument \"%s\"", argv[optind]);
   if (data_folder(given, folder, sizeof folder) != 0)
-    return usage_error("demo", "the histories were not found%s%s; --data names the folder with oom.pickle.xz", given ? " in " : "",
-                       given ? given : "");
+    return usage_error("demo", "the histories were not found%s%s; --data names the folder with oom.pickle.xz",
+                       given ? " in " : "", given ? given : "");
   struct demo demo = {.data = folder};
   return show_all(&demo);
 }
@@ -235,7 +237,8 @@ const struct command command_demo = {
     .name = "demo",
     .summary = "the main job on one screen, in a few seconds",
     .help = "usage: gapless demo [--data DIR]\n\n"
-            "Three parts: a request that a full-looking card refuses and gapless serves; a training run that ran out of memory,\n"
+            "Three parts: a request that a full-looking card refuses and gapless serves; a training run that ran out "
+            "of memory,\n"
             "replayed; and how much memory recorded programs need.  Everything is computed when it is shown.\n\n"
             "  --data DIR  the folder of the recorded histories (default: tests/data of the source)\n\n"
             "exit codes: 0 shown; 1 a part failed; 2 wrong usage\n",

@@ -4,8 +4,8 @@
 
 #include "base/text.h"
 #include "cli.h"
-#include "table.h"
 #include "gapless/tools.h"
+#include "table.h"
 
 static void print_cards(void) {
   struct table table;

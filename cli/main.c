@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "cli.h"
-#include "nearest.h"
 #include "gapless/tools.h"
+#include "nearest.h"
 
 static const struct command *const commands[] = {&command_replay, &command_demo, &command_conf, &command_info};
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

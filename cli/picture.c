@@ -12,8 +12,8 @@ struct drawing {
   uint64_t in_cell[KINDS]; /* bytes of each kind in the cell at hand */
   uint64_t filled;         /* their sum */
   int cells;
-  uint64_t idle_run;       /* idle bytes side by side, up to here */
-  gap_addr end;            /* of the last piece */
+  uint64_t idle_run; /* idle bytes side by side, up to here */
+  gap_addr end;      /* of the last piece */
 };
 
 static void flush_cell(struct drawing *drawing) {

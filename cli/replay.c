@@ -5,20 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "bar.h"
+#include "base/text.h"
 #include "cli.h"
-#include "table.h"
 #include "gapless/tools.h"
+#include "nearest.h"
+#include "table.h"
 
 static const char help[] =
     "usage: gapless replay FILE... [OPTIONS]\n"
     "\n"
-    "Replays memory histories that PyTorch recorded (torch.cuda.memory._dump_snapshot) on a simulated card and says whether\n"
-    "they fit, and if not, which request fails and why.  FILE is a snapshot pickle, plain or .gz .xz .zst; - is standard input.\n"
+    "Replays memory histories that PyTorch recorded (torch.cuda.memory._dump_snapshot) on a simulated card and says "
+    "whether\n"
+    "they fit, and if not, which request fails and why.  FILE is a snapshot pickle, plain or .gz .xz .zst; - is "
+    "standard input.\n"
     "\n"
-    "  --policy LIST   of gapless, native (PyTorch's caching allocator) and ideal (no allocator: the floor); default: all three\n"
-    "  --cap SIZE      limit on the memory held: 26GiB, or a factor of the peak of live bytes P: 1.005xP; default: none\n"
+    "  --policy LIST   of gapless, native (PyTorch's caching allocator) and ideal (no allocator: the floor); default: "
+    "all three\n"
+    "  --cap SIZE      limit on the memory held: 26GiB, or a factor of the peak of live bytes P: 1.005xP; default: "
+    "none\n"
     "  --card NAME     the memory of a card: 24G 80G 141G 192G\n"
     "  --min-cap       find the least cap with which it fits\n"
     "  --lag US        how far the program runs ahead of the device, in microseconds; default: 20000\n"
@@ -46,7 +51,19 @@ struct request {
 
 /* ---- Options ---- */
 
-enum { OPT_POLICY = 256, OPT_CAP, OPT_CARD, OPT_MIN_CAP, OPT_LAG, OPT_VERIFY, OPT_CONF, OPT_CHECK, OPT_DEVICE, OPT_JSON, OPT_QUIET };
+enum {
+  OPT_POLICY = 256,
+  OPT_CAP,
+  OPT_CARD,
+  OPT_MIN_CAP,
+  OPT_LAG,
+  OPT_VERIFY,
+  OPT_CONF,
+  OPT_CHECK,
+  OPT_DEVICE,
+  OPT_JSON,
+  OPT_QUIET
+};
 
 static const struct option options[] = {
     {"policy", required_argument, NULL, OPT_POLICY}, {"cap", required_argument, NULL, OPT_CAP},
@@ -121,19 +138,34 @@ static int parse_option(struct request *request, int option, const char *value) 
   }
 }
 
+static int bad_option(const char *given) {
+  const char *names[sizeof options / sizeof options[0]];
+  int count = 0;
+  for (; options[count].name; count++) {
+    names[count] = options[count].name;
+    if (strncmp(given, "--", 2) == 0 && strcmp(given + 2, options[count].name) == 0)
+      return usage_error("replay", "%s needs a value", given);
+  }
+  const char *near = nearest_name(given + strspn(given, "-"), names, count);
+  if (near) return usage_error("replay", "there is no option \"%s\"; did you mean --%s?", given, near);
+  return usage_error("replay", "there is no option \"%s\"; see gapless replay --help", given);
+}
+
 static int parse(struct request *request, int argc, char **argv) {
   bool any_policy = false;
   optind = 1;
   opterr = 0;
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    if (option == '?') return usage_error("replay", "\"%s\" is no option, or it lacks its value; see gapless replay --help", argv[optind - 1]);
+    if (option == '?') return bad_option(argv[optind - 1]);
     int rc = parse_option(request, option, optarg);
     if (rc != 0) return rc;
     any_policy |= option == OPT_POLICY;
   }
-  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify || i == GAP_POLICY_NATIVE;
+  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++)
+    request->policies[i] = !request->verify || i == GAP_POLICY_NATIVE;
   if (request->cap && request->card) return usage_error("replay", "--cap and --card exclude each other");
-  if (request->verify && !request->policies[GAP_POLICY_NATIVE]) return usage_error("replay", "--verify needs --policy native");
+  if (request->verify && !request->policies[GAP_POLICY_NATIVE])
+    return usage_error("replay", "--verify needs --policy native");
   if (optind == argc) return usage_error("replay", "no file; see gapless replay --help");
   return 0;
 }
@@ -145,7 +177,8 @@ static void lower(struct request *request, int code) {
 }
 
 /* The cap needs P, which the ideal policy knows. */
-static int find_cap(const struct request *request, const gap_history *history, gap_replay_options *to, char *message, size_t bytes) {
+static int find_cap(const struct request *request, const gap_history *history, gap_replay_options *to, char *message,
+                    size_t bytes) {
   if (request->card) return gap_card_parse(request->card, &to->card_bytes, &to->cap_bytes);
   if (!request->cap) return 0;
   gap_replay_options ideal = *to;
@@ -176,8 +209,9 @@ static int replay_one(const struct request *request, const gap_history *history,
 }
 
 static void head(struct table *table) {
-  static const char *const titles[] = {"policy", "cap",  "fits",   "held, most", "x P",     "least cap",
-                                       "x P",    "driver calls", "driver time", "stalls", "longest call"};
+  static const char *const titles[] = {"policy",      "cap",       "fits",        "held, most",
+                                       "x P",         "least cap", "x P",         "driver calls",
+                                       "driver time", "stalls",    "longest call"};
   table_begin(table, sizeof titles / sizeof titles[0]);
   for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++) table_cell(table, "%s", titles[i]);
 }
@@ -206,18 +240,33 @@ static void row(struct table *table, const gap_replay_result *result) {
   table_cell(table, "%s", gap__text_duration(result->longest_call_us * 1000, text));
 }
 
-static void explain(const gap_replay_result *result) {
-  char number[GAP__TEXT_BYTES], size[GAP__TEXT_BYTES];
+static void explain_failure(const gap_replay_result *result) {
+  char number[GAP__TEXT_BYTES];
   const gap_replay_failure *failed = &result->failed;
-  if (!result->fitted)
-    printf("  %s did not fit: event %s (%s) asked for %s: %s.\n", gap_policy_name(result->policy),
-           gap__text_thousands(failed->event, number), failed->action, gap__text_size(failed->size, size), failed->reason);
-  if (result->verified > 0)
-    printf("  %s agrees with all %s recorded events.\n", gap_policy_name(result->policy),
-           gap__text_thousands(result->verified_events, number));
-  if (result->verified < 0) printf("  %s differs from what was recorded: %s.\n", gap_policy_name(result->policy), result->difference);
+  size_t length = strlen(failed->reason);
+  const char *dot = length > 0 && failed->reason[length - 1] == '.' ? "" : ".";
+  printf("  %s did not fit at event %s (%s): %s%s\n", gap_policy_name(result->policy),
+         gap__text_thousands(failed->event, number), failed->action, failed->reason, dot);
+}
+
+static void explain_verdict(const gap_replay_result *result) {
+  char number[GAP__TEXT_BYTES];
+  const char *name = gap_policy_name(result->policy);
+  if (result->verdict == GAP_VERDICT_AGREES)
+    printf("  %s agrees with all %s recorded events.\n", name, gap__text_thousands(result->verified_events, number));
+  if (result->verdict == GAP_VERDICT_DIFFERS)
+    printf("  %s differs from what was recorded: %s.\n", name, result->difference);
+  if (result->verdict == GAP_VERDICT_CANNOT)
+    printf("  %s cannot be compared with what was recorded: %s.\n", name, result->difference);
+}
+
+/* What holds for the history, whatever the policy. */
+static void warn(const gap_replay_result *result) {
+  char number[GAP__TEXT_BYTES];
+  if (result->wrapped)
+    puts("  note: the recorder's ring overwrote its oldest entries; blocks from before are not counted.");
   if (result->unknown_frees > 0)
-    printf("  warning: %s frees of blocks from before the history's start were ignored.\n",
+    printf("  note: %s frees of blocks from before the history's start were passed over.\n",
            gap__text_thousands(result->unknown_frees, number));
 }
 
@@ -236,7 +285,11 @@ static void print_results(const char *file, const gap_history *history, const ga
   head(&table);
   for (int i = 0; i < count; i++) row(&table, &results[i]);
   table_end(&table, 2, stdout);
-  for (int i = 0; i < count; i++) explain(&results[i]);
+  for (int i = 0; i < count; i++) {
+    if (!results[i].fitted) explain_failure(&results[i]);
+    explain_verdict(&results[i]);
+  }
+  warn(&results[0]);
 }
 
 static void print_json(const char *file, const gap_replay_result *results, int count) {
@@ -249,8 +302,9 @@ static void print_json(const char *file, const gap_replay_result *results, int c
 
 /* An answer of no ends the whole run when it is a verification's. */
 static bool judge(struct request *request, const gap_replay_result *result) {
-  if (!result->fitted || result->verified < 0) lower(request, EXIT_NO);
-  return result->verified >= 0;
+  if (!result->fitted || result->verdict == GAP_VERDICT_DIFFERS) lower(request, EXIT_NO);
+  if (result->verdict == GAP_VERDICT_CANNOT) lower(request, EXIT_USAGE);
+  return result->verdict != GAP_VERDICT_DIFFERS;
 }
 
 static bool replay_device(struct request *request, const char *file, const gap_history *history, uint32_t device) {
@@ -269,10 +323,7 @@ static bool replay_device(struct request *request, const char *file, const gap_h
     if (!request->policies[i]) continue;
     how.policy = (enum gap_policy)i;
     rc = replay_one(request, history, &how, &results[count], message, sizeof message);
-    if (rc != 0 && rc != GAP_EMISMATCH) break;
-    if (rc == GAP_EMISMATCH && results[count].verified >= 0) break;
-    rc = 0;
-    go_on = judge(request, &results[count++]);
+    if (rc == 0) go_on = judge(request, &results[count++]);
   }
   if (count > 0 && request->json) print_json(file, results, count);
   else if (count > 0 && !request->quiet) print_results(file, history, results, count);
@@ -303,7 +354,8 @@ static bool replay_file(struct request *request, const char *file) {
     go_on = replay_device(request, file, history, i);
   }
   if (devices == 0) {
-    fprintf(stderr, "gapless replay: %s: no events were recorded%s\n", file, request->device >= 0 ? " on that device" : "");
+    fprintf(stderr, "gapless replay: %s: no events were recorded%s\n", file,
+            request->device >= 0 ? " on that device" : "");
     lower(request, EXIT_USAGE);
   }
   gap_history_close(history);
@@ -320,5 +372,7 @@ static int run(int argc, char **argv) {
   return request.answer;
 }
 
-const struct command command_replay = {
-    .name = "replay", .summary = "would a recorded program have fitted, and with which policy?", .help = help, .run = run};
+const struct command command_replay = {.name = "replay",
+                                       .summary = "would a recorded program have fitted, and with which policy?",
+                                       .help = help,
+                                       .run = run};

@@ -63,14 +63,17 @@ typedef struct gap_replay_options {
 /* No cap, gapless, 20,000 us, GAP_CHECK_AUTO: every event below 20,000 events, every 1,000th from there on. */
 void gap_replay_defaults(gap_replay_options *);
 
+/* What a comparison with the recorded events said. */
+enum gap_verdict { GAP_VERDICT_NONE, GAP_VERDICT_AGREES, GAP_VERDICT_DIFFERS, GAP_VERDICT_CANNOT };
+
 typedef struct gap_replay_failure {
   uint64_t event;     /* index in the device's events */
   const char *action; /* "alloc" or "oom" */
   uint64_t size;      /* bytes asked */
   uint64_t stream;
-  int64_t time_us;   /* as recorded */
+  int64_t time_us;                 /* as recorded */
   uint64_t live_bytes, held_bytes; /* at the refusal */
-  char reason[1024]; /* the allocator's diagnosis */
+  char reason[1024];               /* the allocator's diagnosis */
 } gap_replay_failure;
 
 typedef struct gap_replay_result {
@@ -103,10 +106,11 @@ typedef struct gap_replay_result {
   uint64_t events;        /* replayed */
   uint64_t checks;        /* by the independent checker */
   uint64_t recorded_us;   /* length of the history */
-  int verified;                 /* 1 the strategy agrees with the recorded events, -1 it does not, 0 not asked */
-  uint64_t verified_events;
-  char difference[640];         /* the first one */
-  double seconds;         /* of this computer */
+  int wrapped;            /* the recorder's ring overwrote its oldest entries: P is of what is left */
+  enum gap_verdict verdict;
+  uint64_t verified_events; /* compared and found equal */
+  char difference[640];     /* the first one, or why there can be no comparison */
+  double seconds;           /* of this computer */
 } gap_replay_result;
 
 /* Replays one device of a history.  0 also when it did not fit (result->fitted).  GAP_EFORMAT: the history contradicts itself;
@@ -118,8 +122,8 @@ int gap_replay(const gap_history *, const gap_replay_options *, gap_replay_resul
 int gap_replay_min_cap(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message,
                        size_t bytes);
 
-/* Replays with the native strategy, feeding it the recorded segment addresses, and compares every recorded event.  Sets
- * result->verified, verified_events and difference; 0 when all agree, GAP_EMISMATCH when not. */
+/* Replays with the native strategy, feeding it the recorded segment addresses, and compares every recorded event.  Fills
+ * result->verdict, verified_events and difference, nothing else.  0 whatever the verdict; GAP_ENOMETA, GAP_EINVAL. */
 int gap_replay_verify(const gap_history *, uint32_t device, gap_replay_result *result, char *message, size_t bytes);
 
 /* A result as one line of JSON, malloc'ed; NULL when the host has no memory. */

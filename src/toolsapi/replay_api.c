@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "conf/conf.h"
 #include "dev/dev.h"
 #include "gapless/tools.h"
@@ -66,8 +67,8 @@ static int first_error(const struct gap__conf_report *report, int rc, char *mess
   return rc;
 }
 
-static int configure(const struct gap__history *history, const gap_replay_options *options, struct gap__conf *out, char *message,
-                     size_t bytes) {
+static int configure(const struct gap__history *history, const gap_replay_options *options, struct gap__conf *out,
+                     char *message, size_t bytes) {
   struct gap__conf_report *report = calloc(1, sizeof *report);
   struct gap__conf_set *set = gap__conf_new();
   int rc = report && set ? 0 : GAP_ENOMETA;
@@ -105,6 +106,7 @@ static int prepare(const struct gap__history *history, const gap_replay_options 
                                 .cap_bytes = options->cap_bytes,
                                 .card_bytes = options->card_bytes,
                                 .lag_us = options->lag_us,
+                                .wrapped = device->wrapped,
                                 .peak_live_bytes = peaks->bytes_peak,
                                 .peak_requested_live_bytes = peaks->requested_peak};
   snprintf(result->conf, sizeof result->conf, "%s", conf_string(history, options));
@@ -129,8 +131,10 @@ static int be_ideal(const struct gap__history *history, gap_replay_result *resul
                                         .size = event->size,
                                         .stream = event->stream,
                                         .time_us = event->time_us};
+  char asked[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES];
   snprintf(result->failed.reason, sizeof result->failed.reason,
-           "live blocks alone need more than the cap, here and up to %" PRIu64 " bytes later", result->peak_live_bytes);
+           "%s asked, and live blocks alone need more than the cap, at their peak %s",
+           gap__text_size(event->size, asked), gap__text_size(result->peak_live_bytes, most));
   return 0;
 }
 
@@ -204,7 +208,12 @@ int gap_replay_min_cap(const gap_history *history, const gap_replay_options *opt
   return replay(history, options, true, result, message, bytes);
 }
 
-int gap_replay_verify(const gap_history *history, uint32_t device, gap_replay_result *result, char *message, size_t bytes) {
+static enum gap_verdict verdict(int rc) {
+  return rc == 0 ? GAP_VERDICT_AGREES : rc == GAP_EMISMATCH ? GAP_VERDICT_DIFFERS : GAP_VERDICT_CANNOT;
+}
+
+int gap_replay_verify(const gap_history *history, uint32_t device, gap_replay_result *result, char *message,
+                      size_t bytes) {
   gap_replay_options options;
   struct gap__conf conf;
   struct gap__verify_result verified = {0};
@@ -213,12 +222,14 @@ int gap_replay_verify(const gap_history *history, uint32_t device, gap_replay_re
   int rc = configure(history, &options, &conf, message, bytes);
   if (rc != 0) return rc;
   rc = gap__verify_native(history, device, &conf, 0, &verified);
-  result->verified_events = verified.events;
-  if (rc == 0) result->verified = 1;
-  if (rc == GAP_EMISMATCH) {
-    result->verified = -1;
-    snprintf(result->difference, sizeof result->difference, "event %" PRIu64 ": %s", verified.event, verified.text);
+  if (rc != 0 && rc != GAP_EMISMATCH && rc != GAP_ENOTSUP) {
+    snprintf(message, bytes, "%s", verified.text[0] ? verified.text : gap_strerror(rc));
+    return rc;
   }
-  if (rc != 0) snprintf(message, bytes, "%s", verified.text[0] ? verified.text : gap_strerror(rc));
-  return rc;
+  result->verdict = verdict(rc);
+  result->verified_events = verified.events;
+  if (rc == GAP_EMISMATCH)
+    snprintf(result->difference, sizeof result->difference, "event %" PRIu64 ": %s", verified.event, verified.text);
+  if (rc == GAP_ENOTSUP) snprintf(result->difference, sizeof result->difference, "%s", verified.text);
+  return 0;
 }

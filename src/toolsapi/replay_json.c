@@ -1,5 +1,6 @@
 /* A replay's result as one JSON object. */
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "dev/dev.h"
 #include "gapless/tools.h"
@@ -20,9 +21,10 @@ static void put_ratio(json_t *object, const char *name, double part, double whol
 static json_t *failure(const gap_replay_result *result) {
   const gap_replay_failure *failed = &result->failed;
   if (result->fitted) return json_null();
-  return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "index", (json_int_t)failed->event, "action", failed->action,
-                   "size", (json_int_t)failed->size, "stream", (json_int_t)failed->stream, "time_us",
-                   (json_int_t)failed->time_us, "live_bytes", (json_int_t)failed->live_bytes, "held_bytes", (json_int_t)failed->held_bytes, "reason", failed->reason);
+  return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "index", (json_int_t)failed->event, "action",
+                   failed->action, "size", (json_int_t)failed->size, "stream", (json_int_t)failed->stream, "time_us",
+                   (json_int_t)failed->time_us, "live_bytes", (json_int_t)failed->live_bytes, "held_bytes",
+                   (json_int_t)failed->held_bytes, "reason", failed->reason);
 }
 
 static json_t *rungs(const gap_replay_result *result) {
@@ -71,10 +73,11 @@ static void put_growth(json_t *object, const gap_replay_result *result) {
 }
 
 static void put_verification(json_t *object, const gap_replay_result *result) {
-  if (result->verified == 0) return;
-  json_object_set_new(object, "verified", json_boolean(result->verified > 0));
+  if (result->verdict == GAP_VERDICT_NONE) return;
+  bool agrees = result->verdict == GAP_VERDICT_AGREES;
+  json_object_set_new(object, "verified", result->verdict == GAP_VERDICT_CANNOT ? json_null() : json_boolean(agrees));
   put_count(object, "verified_events", result->verified_events);
-  json_object_set_new(object, "difference", result->verified > 0 ? json_null() : json_string(result->difference));
+  json_object_set_new(object, "difference", agrees ? json_null() : json_string(result->difference));
 }
 
 static void put_rest(json_t *object, const gap_replay_result *result) {
@@ -82,6 +85,7 @@ static void put_rest(json_t *object, const gap_replay_result *result) {
   json_object_set_new(object, "rungs", rungs(result));
   put_count(object, "num_alloc_retries", result->num_alloc_retries);
   put_count(object, "trims", result->trims);
+  json_object_set_new(object, "wrapped", json_boolean(result->wrapped));
   put_count(object, "unknown_frees", result->unknown_frees);
   put_count(object, "checks", result->checks);
   put_count(object, "events", result->events);

@@ -49,10 +49,10 @@ static int check(struct bench *bench, uint64_t cap) {
   return gap__checker_check(bench->checker, cap, bench->text, sizeof bench->text);
 }
 
-#define assert_finds(bench, cap, words)                 \
-  do {                                                  \
+#define assert_finds(bench, cap, words) \
+  do { \
     assert_int_equal(check(bench, cap), GAP_EMISMATCH); \
-    assert_non_null(strstr((bench)->text, words));      \
+    assert_non_null(strstr((bench)->text, words)); \
   } while (0)
 
 static int set_up(void **state) {
@@ -74,7 +74,9 @@ static int tear_down(void **state) {
 static void alloc(struct bench *bench, gap_addr addr, uint64_t bytes) {
   assert_int_equal(gap__checker_alloc(bench->checker, addr, bytes), 0);
 }
-static void release(struct bench *bench, gap_addr addr) { assert_int_equal(gap__checker_free(bench->checker, addr), 0); }
+static void release(struct bench *bench, gap_addr addr) {
+  assert_int_equal(gap__checker_free(bench->checker, addr), 0);
+}
 
 static void test_sound_heap_passes(void **state) {
   struct bench *bench = *state;

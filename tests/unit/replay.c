@@ -16,7 +16,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
-#define AT(n) (0x7f0000000000 + (uint64_t)(n) * GIB)
+#define AT(n) (0x7f0000000000 + (uint64_t)(n)*GIB)
 
 /* ---- Hand-made histories ---- */
 
@@ -44,13 +44,18 @@ static void begin(struct script *script) {
 static struct gap__hist_event *add(struct script *script, enum gap__action action, uint64_t addr, uint64_t size) {
   assert_true(script->device.event_count < EVENTS_MAX);
   struct gap__hist_event *event = &script->events[script->device.event_count++];
-  *event = (struct gap__hist_event){.addr = addr, .size = size, .action = (uint8_t)action, .time_us = script->time_us += 100};
+  *event = (struct gap__hist_event){
+      .addr = addr, .size = size, .action = (uint8_t)action, .time_us = script->time_us += 100};
   return event;
 }
 
 static void allocate(struct script *script, int block, uint64_t size) { add(script, GAP__ACT_ALLOC, AT(block), size); }
-static void let_go(struct script *script, int block, uint64_t size) { add(script, GAP__ACT_FREE_REQUESTED, AT(block), size); }
-static void complete(struct script *script, int block, uint64_t size) { add(script, GAP__ACT_FREE_COMPLETED, AT(block), size); }
+static void let_go(struct script *script, int block, uint64_t size) {
+  add(script, GAP__ACT_FREE_REQUESTED, AT(block), size);
+}
+static void complete(struct script *script, int block, uint64_t size) {
+  add(script, GAP__ACT_FREE_COMPLETED, AT(block), size);
+}
 static void release(struct script *script, int block, uint64_t size) {
   let_go(script, block, size);
   complete(script, block, size);
@@ -310,7 +315,8 @@ static void test_caps(void **state) {
   assert_int_equal(gap_cap_parse("none", GIB, &cap), 0);
   assert_int_equal(cap, 0);
   static const char *const bad[] = {"", "P", "xP", "0P", "-1P", "1.0xQ", "0", "many", "nanP", "2000P"};
-  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_int_equal(gap_cap_parse(bad[i], GIB, &cap), GAP_EVALUE);
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    assert_int_equal(gap_cap_parse(bad[i], GIB, &cap), GAP_EVALUE);
 }
 
 static void test_cards(void **state) {
@@ -393,15 +399,26 @@ static gap_history *open_data(const char *name) {
   return history;
 }
 
-/* These programs gave no segment back, so what they held at the end is the most they held. */
+/* The most that torch held, by its own segment events. */
+static uint64_t recorded_peak(const gap_history *history) {
+  uint64_t held = 0, peak = 0;
+  for (uint64_t i = 0; i < history->devices[0].event_count; i++) {
+    const struct gap__hist_event *event = &history->devices[0].events[i];
+    if (event->action == GAP__ACT_SEGMENT_ALLOC) held += event->size;
+    if (event->action == GAP__ACT_SEGMENT_FREE) held -= event->size;
+    if (held > peak) peak = held;
+  }
+  return peak;
+}
+
+/* llama_sft called empty_cache(), 18 ms before it needed its next segment. */
 static void test_native_holds_what_was_recorded(void **state) {
   (void)state;
-  static const char *const names[] = {"gnn.pickle.xz", "llama_sft.stacks.pickle.xz", "diffusion_serve.pickle.xz"};
+  static const char *const names[] = {"gnn.pickle.xz", "llama_sft.stacks.pickle.xz", "diffusion_serve.pickle.xz",
+                                      "llama_sft.pickle.xz"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     gap_history *history = open_data(names[i]);
     gap_replay_result result;
-    uint64_t recorded = 0;
-    for (uint64_t k = 0; k < history->segment_count; k++) recorded += history->segments[k].total_size;
     gap_replay_options options;
     char message[512] = "";
     gap_replay_defaults(&options);
@@ -409,7 +426,7 @@ static void test_native_holds_what_was_recorded(void **state) {
     assert_int_equal(gap_replay(history, &options, &result, message, sizeof message), 0);
     assert_true(result.fitted);
     assert_true(result.checks > 0);
-    assert_int_equal(result.peak_reserved_bytes, recorded);
+    assert_int_equal(result.peak_reserved_bytes, recorded_peak(history));
     gap_history_close(history);
   }
 }
