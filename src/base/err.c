@@ -1,4 +1,4 @@
-/* Names and sentences of the error codes, from errors.def. */
+/* The sentence of each error code, from errors.def, and the version. */
 #include "gapless/gapless.h"
 
 /* The public header spells the codes out, for people; this proves that the list says the same. */
