@@ -1,3 +1,4 @@
+/* `gapless conf`, as the public header offers it. */
 #include "gapless/tools.h"
 #include "toolsapi/conf_show.h"
 

@@ -1,3 +1,4 @@
+/* Histories for the public header: read, checked against themselves, counted. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Replays for the public header: options become a configuration and a cap, and a result says what came out. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
