@@ -208,8 +208,7 @@ static int show_all(struct demo *demo) {
   putchar('\n');
   show_table(demo);
   if (!demo->failed)
-    printf("   independent checker: no block overlaps, all live bytes on mapped memory, caps kept: %s checks, no "
-           "violation\n\n",
+    printf("   independent checker: no overlap, every live byte on mapped memory, caps kept: %s checks\n\n",
            gap__text_thousands(demo->checks, checks));
   printf("Took %.1f s. Next: %s replay YOUR_SNAPSHOT.pickle --card 24G\n", seconds_now() - start, program_path);
   return demo->failed ? EXIT_NO : EXIT_YES;

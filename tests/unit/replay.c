@@ -411,7 +411,8 @@ static uint64_t recorded_peak(const gap_history *history) {
   return peak;
 }
 
-/* llama_sft called empty_cache(), 18 ms before it needed its next segment. */
+/* llama_sft called empty_cache(), 18 ms before it needed its next segment; without that the model would hold a sixth more.
+ * The card gives other addresses than recorded, so among blocks of equal size another may be taken: 0.1 % of tolerance. */
 static void test_native_holds_what_was_recorded(void **state) {
   (void)state;
   static const char *const names[] = {"gnn.pickle.xz", "llama_sft.stacks.pickle.xz", "diffusion_serve.pickle.xz",
@@ -426,7 +427,8 @@ static void test_native_holds_what_was_recorded(void **state) {
     assert_int_equal(gap_replay(history, &options, &result, message, sizeof message), 0);
     assert_true(result.fitted);
     assert_true(result.checks > 0);
-    assert_int_equal(result.peak_reserved_bytes, recorded_peak(history));
+    uint64_t recorded = recorded_peak(history);
+    assert_in_range(result.peak_reserved_bytes, recorded - recorded / 1000, recorded + recorded / 1000);
     gap_history_close(history);
   }
 }

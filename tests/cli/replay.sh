@@ -1,0 +1,22 @@
+#!/bin/bash
+# What `gapless replay` prints, with times masked: replay.sh COMMAND [--write]
+. "$(dirname "$0")/golden.inc"
+
+cd "$data" || exit 1
+golden replay-fits        replay oom.pickle.xz --policy native,ideal --min-cap
+golden replay-does-not    replay oom.pickle.xz --policy native --cap 26GiB
+golden replay-card        replay oom.pickle.xz --policy ideal,native --card 24G
+golden replay-factor      replay gnn.pickle.xz --policy gapless --cap 1.005xP
+golden replay-verify      replay gnn.pickle.xz --verify
+golden replay-cannot      replay ring.pickle.xz --verify
+golden replay-json        replay oom.pickle.xz --policy native --cap 26GiB --json
+golden replay-quiet       replay gnn.pickle.xz --policy ideal --quiet
+golden replay-bad-file    replay README.md gnn.pickle.xz --policy ideal
+golden replay-bad-cap     replay gnn.pickle.xz --cap lots
+golden replay-bad-policy  replay gnn.pickle.xz --policy gapless,nativ
+golden replay-bad-conf    replay gnn.pickle.xz --policy native --conf max_split_size_mb:1
+golden replay-bad-option  replay gnn.pickle.xz --polcy native
+golden replay-no-value    replay gnn.pickle.xz --cap
+golden replay-no-file     replay
+golden replay-two-limits  replay gnn.pickle.xz --cap 1GiB --card 24G
+finish
