@@ -40,8 +40,7 @@ static bool read_no_caching(getter *get, struct gap__conf_report *report) {
       gap__conf_say(report, GAP__CONF_NOTE,
                     "%s=%.20s is read as: caching stays on; torch itself switches it off at any value", names[i],
                     value);
-    else
-      gap__conf_say(report, GAP__CONF_NOTE, "%s is set: nothing is cached, every request goes to the driver", names[i]);
+    else gap__conf_say(report, GAP__CONF_NOTE, "%s is set: caching is asked to be off", names[i]);
     off |= !harmless;
   }
   return off;

@@ -84,5 +84,5 @@ void gap__conf_print_text(const struct gap__conf_view *view, FILE *out) {
   print_samples(conf, out);
   print_collection(view, out);
   print_useless_split(view, out);
-  if (conf->no_caching) fprintf(out, "\ncaching is off: PYTORCH_NO_CUDA_MEMORY_CACHING is set\n");
+  if (conf->no_caching) fprintf(out, "\ncaching is asked to be off: PYTORCH_NO_CUDA_MEMORY_CACHING is set\n");
 }

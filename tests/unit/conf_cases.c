@@ -124,7 +124,7 @@ static void check_no_caching(const char *value, bool off) {
   variables[0][0] = "PYTORCH_NO_CUDA_MEMORY_CACHING", variables[0][1] = value;
   struct try try = try_environment();
   assert_int_equal(gap__conf_values(try.set)->no_caching, off);
-  assert_true(try_said(&try.report, NOTE, off ? "nothing is cached" : "caching stays on"));
+  assert_true(try_said(&try.report, NOTE, off ? "caching is asked to be off" : "caching stays on"));
   try_end(&try);
 }
 
