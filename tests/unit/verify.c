@@ -1,0 +1,225 @@
+/* Verification: every given native history agrees, and a changed event is found and named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gapless/gapless.h"
+#include "replay/verify_native.h"
+
+static struct gap__conf_set *set;
+
+static struct gap__history *read_history(const char *name) {
+  char path[512], *message = NULL;
+  struct gap__history *history = NULL;
+  snprintf(path, sizeof path, "%s/%s", GAP_TEST_DATA, name);
+  assert_int_equal(gap__history_read(path, NULL, NULL, &history, &message), 0);
+  return history;
+}
+
+static int verify(const struct gap__history *history, uint64_t cap, struct gap__verify_result *result) {
+  return gap__verify_native(history, 0, gap__conf_values(set), cap, result);
+}
+
+static void agrees(const char *name, uint64_t cap) {
+  struct gap__history *history = read_history(name);
+  struct gap__verify_result result;
+  int rc = verify(history, cap, &result);
+  if (rc) print_error("%s: event %llu: %s\n", name, (unsigned long long)result.event, result.text);
+  assert_int_equal(rc, 0);
+  assert_int_equal(result.events, history->devices[0].event_count);
+  gap__history_free(history);
+}
+
+static void training_and_serving(void **state) {
+  (void)state;
+  agrees("diffusion_serve.pickle.xz", 0);
+  agrees("gnn.pickle.xz", 0);
+  agrees("llama_sft.pickle.xz", 0); /* holds a release of everything idle */
+  agrees("llama_sft.stacks.pickle.xz", 0);
+  agrees("unet_multires.pickle.xz", 0);
+}
+
+static void several_streams(void **state) {
+  (void)state;
+  agrees("streams.pickle.xz", 0);
+}
+
+/* With the cap the model refuses by itself; without it the refusal is taken for the driver's. */
+static void out_of_memory(void **state) {
+  (void)state;
+  agrees("oom.pickle.xz", (uint64_t)26 << 30);
+  agrees("oom.pickle.xz", 0);
+}
+
+static void caps_and_empty_cache(void **state) {
+  (void)state;
+  agrees("tr_native.json.gz", 0);
+  agrees("tr_native_cap.json.gz", 0);
+  agrees("tr_native_str.json.gz", 0);
+}
+
+static void some_cannot_be_verified(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *why;
+  } cases[] = {{"ring.pickle.xz", "wrapped"},
+               {"unet_multires.expandable.pickle.xz", "expandable"},
+               {"tr_exp.json.gz", "expandable"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gap__history *history = read_history(cases[i].name);
+    struct gap__verify_result result;
+    assert_int_equal(verify(history, 0, &result), GAP_ENOTSUP);
+    assert_non_null(strstr(result.text, cases[i].why));
+    gap__history_free(history);
+  }
+}
+
+static void no_such_device(void **state) {
+  (void)state;
+  struct gap__history *history = read_history("gnn.pickle.xz");
+  struct gap__verify_result result;
+  assert_int_equal(gap__verify_native(history, 7, gap__conf_values(set), 0, &result), GAP_EINVAL);
+  gap__history_free(history);
+}
+
+/* A cap other than the recorded one refuses at another event, or not at all. */
+static void a_wrong_cap_is_noticed(void **state) {
+  (void)state;
+  struct gap__history *history = read_history("oom.pickle.xz");
+  struct gap__verify_result result;
+  assert_int_equal(verify(history, (uint64_t)20 << 30, &result), GAP_EMISMATCH);
+  assert_in_range(result.event, 0, history->devices[0].event_count - 10);
+  assert_int_equal(verify(history, (uint64_t)80 << 30, &result), GAP_EMISMATCH);
+  assert_non_null(strstr(result.text, "segment_free"));
+  gap__history_free(history);
+}
+
+static uint64_t find(const struct gap__hist_device *device, uint64_t from, enum gap__action action) {
+  while (device->events[from].action != action) from++;
+  return from;
+}
+
+typedef void change_fn(struct gap__hist_event *events, uint64_t at);
+
+/* The changed event is the one that is named; the history itself is sound before and after. */
+static void names(const char *name, enum gap__action action, uint64_t from, change_fn *change) {
+  struct gap__history *history = read_history(name);
+  struct gap__hist_device *device = &history->devices[0];
+  struct gap__verify_result result;
+  uint64_t at = find(device, from, action);
+  struct gap__hist_event kept[2] = {device->events[at], device->events[at + 1]};
+  change(device->events, at);
+  assert_int_equal(verify(history, 0, &result), GAP_EMISMATCH);
+  assert_int_equal(result.event, at);
+  assert_int_equal(result.events, at);
+  assert_true(strlen(result.text) > 20);
+  memcpy(&device->events[at], kept, sizeof kept);
+  assert_int_equal(verify(history, 0, &result), 0);
+  gap__history_free(history);
+}
+
+static void move_address(struct gap__hist_event *events, uint64_t at) { events[at].addr += 512; }
+static void grow(struct gap__hist_event *events, uint64_t at) { events[at].size += (uint64_t)100 << 30; }
+static void add_bytes(struct gap__hist_event *events, uint64_t at) { events[at].size += 8; }
+static void swap_with_next(struct gap__hist_event *events, uint64_t at) {
+  struct gap__hist_event first = events[at];
+  events[at] = events[at + 1];
+  events[at + 1] = first;
+}
+static void change_stream(struct gap__hist_event *events, uint64_t at) { events[at].stream ^= 4096; }
+
+static void a_changed_address_is_named(void **state) {
+  (void)state;
+  names("gnn.pickle.xz", GAP__ACT_ALLOC, 4000, move_address);
+  names("gnn.pickle.xz", GAP__ACT_FREE_REQUESTED, 4000, move_address);
+  names("gnn.pickle.xz", GAP__ACT_FREE_COMPLETED, 4000, move_address);
+  names("llama_sft.pickle.xz", GAP__ACT_SEGMENT_FREE, 0, move_address);
+}
+
+static void a_changed_size_is_named(void **state) {
+  (void)state;
+  names("gnn.pickle.xz", GAP__ACT_ALLOC, 4000, grow);
+  names("gnn.pickle.xz", GAP__ACT_SEGMENT_ALLOC, 0, grow);
+  names("gnn.pickle.xz", GAP__ACT_FREE_REQUESTED, 4000, add_bytes);
+  names("gnn.pickle.xz", GAP__ACT_FREE_COMPLETED, 4000, add_bytes);
+  names("tr_native.json.gz", GAP__ACT_SNAPSHOT, 0, add_bytes);
+}
+
+static void a_changed_order_is_named(void **state) {
+  (void)state;
+  names("llama_sft.pickle.xz", GAP__ACT_SEGMENT_FREE, 0, swap_with_next); /* two of one burst */
+  names("gnn.pickle.xz", GAP__ACT_FREE_REQUESTED, 4000, swap_with_next);  /* completed before requested */
+}
+
+static void a_changed_stream_is_named(void **state) {
+  (void)state;
+  names("streams.pickle.xz", GAP__ACT_ALLOC, 5000, change_stream);
+  names("streams.pickle.xz", GAP__ACT_FREE_REQUESTED, 5000, change_stream);
+}
+
+/* A late completion that moves behind the malloc that noticed it. */
+static void a_late_completion_is_placed(void **state) {
+  (void)state;
+  struct gap__history *history = read_history("streams.pickle.xz");
+  struct gap__hist_event *events = history->devices[0].events;
+  uint64_t at = 1;
+  while (events[at].action != GAP__ACT_FREE_COMPLETED || events[at + 1].action != GAP__ACT_ALLOC ||
+         events[at - 1].addr == events[at].addr || events[at + 1].addr != events[at].addr)
+    at++;
+  swap_with_next(events, at);
+  struct gap__verify_result result;
+  assert_int_equal(verify(history, 0, &result), GAP_EMISMATCH);
+  assert_int_equal(result.event, at);
+  gap__history_free(history);
+}
+
+static void a_lost_segment_shows_at_the_end(void **state) {
+  (void)state;
+  struct gap__history *history = read_history("gnn.pickle.xz");
+  struct gap__verify_result result;
+  history->segments[history->segment_count - 1].total_size -= 512;
+  assert_int_equal(verify(history, 0, &result), GAP_EMISMATCH);
+  assert_int_equal(result.event, history->devices[0].event_count);
+  history->segments[history->segment_count - 1].total_size += 512;
+  history->segment_count--;
+  assert_int_equal(verify(history, 0, &result), GAP_EMISMATCH);
+  history->segment_count++;
+  history->blocks[history->segments[3].block_first].state ^= 1;
+  assert_int_equal(verify(history, 0, &result), GAP_EMISMATCH);
+  gap__history_free(history);
+}
+
+static int make_set(void **state) {
+  (void)state;
+  set = gap__conf_new();
+  return set ? 0 : -1;
+}
+static int free_set(void **state) {
+  (void)state;
+  gap__conf_free(set);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(training_and_serving),
+      cmocka_unit_test(several_streams),
+      cmocka_unit_test(out_of_memory),
+      cmocka_unit_test(caps_and_empty_cache),
+      cmocka_unit_test(some_cannot_be_verified),
+      cmocka_unit_test(no_such_device),
+      cmocka_unit_test(a_wrong_cap_is_noticed),
+      cmocka_unit_test(a_changed_address_is_named),
+      cmocka_unit_test(a_changed_size_is_named),
+      cmocka_unit_test(a_changed_order_is_named),
+      cmocka_unit_test(a_changed_stream_is_named),
+      cmocka_unit_test(a_late_completion_is_placed),
+      cmocka_unit_test(a_lost_segment_shows_at_the_end),
+  };
+  return cmocka_run_group_tests(tests, make_set, free_set);
+}
