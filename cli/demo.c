@@ -62,7 +62,7 @@ static int make_gaps(gap_card *card) {
 
 static void print_sizes(const struct picture *picture) {
   char live[GAP__TEXT_BYTES], idle[GAP__TEXT_BYTES], largest[GAP__TEXT_BYTES], asked[GAP__TEXT_BYTES];
-  printf("   %s live, %s idle in gaps of at most %s; a tensor of %s is asked for.   # live  . idle\n",
+  printf("   %s live, %s idle in gaps of at most %s, %s asked for   (# live  . idle  2 new)\n",
          gap__text_size(picture->live_bytes, live), gap__text_size(picture->idle_bytes, idle),
          gap__text_size(picture->largest_idle_bytes, largest), gap__text_size(ASKED_BYTES, asked));
 }
@@ -137,11 +137,10 @@ static void say_outcome(const gap_replay_result *result) {
            gap__text_size(result->peak_reserved_bytes, size[0]));
     return;
   }
-  printf("   %-8s fails at event %s, %s: %s live, %s idle, %s asked.\n", gap_policy_name(result->policy),
-         gap__text_thousands(failed->event, event),
-         strcmp(failed->action, "oom") == 0 ? "the very event where it died" : "another one than recorded",
-         gap__text_size(failed->live_bytes, size[0]), gap__text_size(failed->held_bytes - failed->live_bytes, size[1]),
-         gap__text_size(failed->size, size[2]));
+  printf("   %-8s fails %s, at event %s: %s live, %s idle, %s asked.\n", gap_policy_name(result->policy),
+         strcmp(failed->action, "oom") == 0 ? "where it died" : "elsewhere than it died",
+         gap__text_thousands(failed->event, event), gap__text_size(failed->live_bytes, size[0]),
+         gap__text_size(failed->held_bytes - failed->live_bytes, size[1]), gap__text_size(failed->size, size[2]));
 }
 
 static void show_oom(struct demo *demo) {

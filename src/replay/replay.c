@@ -37,7 +37,8 @@ struct run {
   uint64_t late_mark_bytes; /* 0.9 P */
   bool is_late;             /* live has passed it */
   uint64_t late_time_us, late_driver_ns, late_background_ns;
-  uint64_t burst; /* segment_free events in a row, up to now */
+  uint64_t calls_before; /* driver calls of setting up */
+  uint64_t burst;        /* segment_free events in a row, up to now */
   int64_t burst_time_us;
   /* Made-up streams: those below `stream_count` exist, `stream_free` lists the ones nobody uses. */
   uint64_t stream_count, *stream_free;
@@ -284,7 +285,7 @@ static int check(struct run *run) {
   char text[400];
   run->check_due = run->check_every;
   run->result->checks++;
-  int rc = gap__checker_check(run->checker, run->options->cap_bytes, text, sizeof text);
+  int rc = gap__checker_check(run->checker, run->result->cap_bytes, text, sizeof text);
   if (rc == GAP_EMISMATCH) return complain(run, rc, "event %" PRIu64 ": the checker found that %s", run->index, text);
   return rc == 0 ? 0 : complain(run, rc, "the checker ran out of host memory");
 }
@@ -322,6 +323,17 @@ static int replay_events(struct run *run) {
 
 /* ---- Setting up, and what came out ---- */
 
+/* The smaller of the caller's cap and the configuration's. */
+static int set_cap(struct run *run) {
+  struct gap__stats stats = {0};
+  int rc = gap__heap_stats(run->heap, 0, &stats);
+  uint64_t wanted = run->options->cap_bytes, configured = (uint64_t)stats.cap_bytes;
+  bool ours = rc == 0 && wanted != 0 && (configured == 0 || wanted < configured);
+  if (ours) rc = gap__heap_set_cap(run->heap, 0, wanted);
+  run->result->cap_bytes = ours ? wanted : configured;
+  return rc == 0 ? 0 : complain(run, rc, "the cap: %s", gap_strerror(rc));
+}
+
 static int open_card(struct run *run, const struct gap__conf *conf) {
   const gap_replay_options *options = run->options;
   struct gap__sim_params params = {.total_bytes = options->card_bytes ? options->card_bytes : CARD_WITHOUT_LIMIT,
@@ -331,9 +343,7 @@ static int open_card(struct run *run, const struct gap__conf *conf) {
   struct gap__heap_params heap = {.devs = &run->dev, .dev_count = 1, .conf = conf, .maker = GAP__MAKER_STEPPED};
   rc = gap__heap_create(&heap, &run->heap);
   if (rc != 0) return complain(run, rc, "the heap: %s", gap_strerror(rc));
-  if (options->cap_bytes == 0) return 0;
-  rc = gap__heap_set_cap(run->heap, 0, options->cap_bytes);
-  return rc == 0 ? 0 : complain(run, rc, "the cap: %s", gap_strerror(rc));
+  return set_cap(run);
 }
 
 static uint64_t checks_every(const gap_replay_options *options, uint64_t events) {
@@ -355,6 +365,11 @@ static int set_up(struct run *run, const struct gap__conf *conf) {
   return gap__checker_create(&source, &run->checker);
 }
 
+static void count_set_up(struct run *run) {
+  uint64_t caller_ns, background_ns;
+  driver_time(run->dev, &run->calls_before, &caller_ns, &background_ns);
+}
+
 static void tear_down(struct run *run) {
   gap__checker_destroy(run->checker);
   gap__blockmap_destroy(&run->blocks);
@@ -368,6 +383,7 @@ static void report_driver(struct run *run) {
   gap_replay_result *result = run->result;
   uint64_t caller_ns, background_ns;
   driver_time(run->dev, &result->driver_calls, &caller_ns, &background_ns);
+  result->driver_calls -= run->calls_before;
   result->driver_time_us = caller_ns / 1000;
   result->background_time_us = background_ns / 1000;
   result->longest_call_us = run->longest_ns / 1000;
@@ -378,7 +394,6 @@ static void report_driver(struct run *run) {
 }
 
 static void report_stats(const struct gap__stats *stats, gap_replay_result *result) {
-  if (result->cap_bytes == 0) result->cap_bytes = (uint64_t)stats->cap_bytes; /* the configuration's */
   result->peak_reserved_bytes = (uint64_t)stats->reserved_bytes[GAP__KIND_ALL].peak;
   result->stalls = (uint64_t)stats->stalls;
   result->stall_us = (uint64_t)stats->stall_us;
@@ -399,11 +414,11 @@ _Static_assert(GAP__RUNG_COUNT <= GAP_RUNGS_MAX, "the public result has room for
 
 static int report(struct run *run) {
   struct gap__stats stats = {0};
+  report_driver(run); /* before the statistics, which ask the driver too */
   int rc = gap__heap_stats(run->heap, 0, &stats);
   if (rc != 0) return complain(run, rc, "statistics: %s", gap_strerror(rc));
   run->result->fitted = !run->refused;
   run->result->events = run->index;
-  report_driver(run);
   report_stats(&stats, run->result);
   return 0;
 }
@@ -431,6 +446,7 @@ int gap__replay_run(const struct gap__history *history, const gap_replay_options
                     .message = message,
                     .message_bytes = bytes};
   int rc = set_up(&run, conf);
+  if (rc == 0) count_set_up(&run);
   double start = seconds_now();
   if (rc == 0) rc = replay_events(&run);
   result->seconds = seconds_now() - start;

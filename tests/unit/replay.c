@@ -284,6 +284,60 @@ static void test_times_add_up(void **state) {
   assert_int_equal(result.stalls, 0);
 }
 
+/* The smaller of both caps holds. */
+static void test_cap_of_the_configuration(void **state) {
+  (void)state;
+  static const struct {
+    const char *conf;
+    uint64_t cap, in_force;
+    bool fits;
+  } cases[] = {
+      {"max_memory:64MiB", 0, 64 * MIB, false},
+      {"max_memory:64MiB", 128 * MIB, 64 * MIB, false},
+      {"max_memory:256MiB", 128 * MIB, 128 * MIB, true},
+      {"", 128 * MIB, 128 * MIB, true},
+  };
+  struct script script;
+  begin(&script);
+  allocate(&script, 1, 100 * MIB);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    gap_replay_options options;
+    gap_replay_result result;
+    char message[512] = "";
+    gap_replay_defaults(&options);
+    options.conf = cases[i].conf;
+    options.cap_bytes = cases[i].cap;
+    assert_int_equal(gap_replay(&script.history, &options, &result, message, sizeof message), 0);
+    assert_int_equal(result.cap_bytes, cases[i].in_force);
+    assert_int_equal(result.fitted, cases[i].fits);
+  }
+}
+
+/* Each device of a file is a card of its own. */
+static void test_devices_apart(void **state) {
+  (void)state;
+  struct script first, second;
+  struct gap__hist_device devices[2];
+  gap_replay_result result;
+  begin(&first);
+  begin(&second);
+  allocate(&first, 1, 64 * MIB);
+  allocate(&second, 1, 32 * MIB); /* the same address on another device */
+  devices[0] = first.device;
+  devices[1] = second.device;
+  first.history.devices = devices;
+  first.history.device_count = 2;
+  for (uint32_t device = 0; device < 2; device++) {
+    gap_replay_options options;
+    char message[512] = "";
+    gap_replay_defaults(&options);
+    options.device = device;
+    assert_int_equal(gap_replay(&first.history, &options, &result, message, sizeof message), 0);
+    assert_int_equal(result.device, device);
+    assert_int_equal(result.peak_live_bytes, device == 0 ? 64 * MIB : 32 * MIB);
+  }
+}
+
 static void test_bad_configuration(void **state) {
   (void)state;
   struct script script;
@@ -482,6 +536,8 @@ int main(void) {
       cmocka_unit_test(test_pools_do_not_share),
       cmocka_unit_test(test_without_times),
       cmocka_unit_test(test_times_add_up),
+      cmocka_unit_test(test_cap_of_the_configuration),
+      cmocka_unit_test(test_devices_apart),
       cmocka_unit_test(test_bad_configuration),
       cmocka_unit_test(test_caps),
       cmocka_unit_test(test_cards),
