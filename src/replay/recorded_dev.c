@@ -59,6 +59,7 @@ static int segment_free(struct gap__dev *base, gap_addr addr) {
     dev->next++;
     return 0;
   }
+  dev->early_release = addr;
   char text[160] = "no further driver call";
   if (at) describe(at, text, sizeof text);
   gap__recorded_fault(dev, dev->next, "recorded: %s; the model gives the segment at %#" PRIx64 " back", text, addr);

@@ -33,6 +33,7 @@ struct recorded_dev {
   struct gap__addrmap wait_map; /* address -> wait */
   bool failed;
   uint64_t fault_event;
+  uint64_t early_release; /* the fault was that the model gave this segment back; 0 none */
   char fault[400];
 };
 

@@ -14,6 +14,17 @@
 
 #include "core/caching.h"
 #include "replay/recorded_dev.h"
+#include "replay/verify_blame.h"
+
+/* A segment of a private pool that was gone when the history was saved: then nothing says so but the order in which the
+ * release gave segments back, default pool first. */
+struct hidden {
+  uint64_t addr, bytes;
+  uint64_t from, to; /* events of its making and its release */
+  uint64_t call;     /* first event of the call that released it: one pool a call */
+};
+
+enum { HIDDEN_MAX = 64 };
 
 struct verifier {
   const struct gap__history *history;
@@ -27,12 +38,21 @@ struct verifier {
   struct recorded_dev dev;
   gap_heap *heap;
   struct gap__addrmap live; /* address -> index of the alloc event + 1 */
+  struct hidden hidden[HIDDEN_MAX];
+  uint32_t hidden_count;
   struct gap__verify_result *result;
 };
 
 #define NO_POOL ((gap_pool_id){0, 0})
 
-static gap_pool_id pool_of(const struct verifier *v, const struct gap__hist_event *event) {
+static gap_pool_id hidden_pool(const struct hidden *hidden) { return (gap_pool_id){UINT64_MAX, hidden->call}; }
+
+static gap_pool_id pool_of(const struct verifier *v, uint64_t at) {
+  const struct gap__hist_event *event = &v->events[at];
+  for (uint32_t i = 0; i < v->hidden_count; i++) {
+    const struct hidden *hidden = &v->hidden[i];
+    if (at > hidden->from && at < hidden->to && event->addr - hidden->addr < hidden->bytes) return hidden_pool(hidden);
+  }
   const uint64_t *id = v->history->pools[event->pool].id;
   return (gap_pool_id){id[0], id[1]};
 }
@@ -102,8 +122,9 @@ static bool releases_in_part(const struct gap__conf *conf) {
 }
 
 /* Would the request itself give segments back? */
-static bool releases_itself(struct verifier *v, const struct gap__hist_event *event) {
-  struct fit_query query = {&v->conf, gap__conf_round(&v->conf, event->size), event->stream, pool_of(v, event)};
+static bool releases_itself(struct verifier *v, uint64_t at) {
+  const struct gap__hist_event *event = &v->events[at];
+  struct fit_query query = {&v->conf, gap__conf_round(&v->conf, event->size), event->stream, pool_of(v, at)};
   if (gap__heap_walk(v->heap, 0, fits_here, &query)) return false;
   if (releases_in_part(&v->conf)) return true;
   return v->cap_bytes && v->dev.held_bytes + caching_segment_bytes(&v->conf, query.bytes) > v->cap_bytes;
@@ -112,25 +133,28 @@ static bool releases_itself(struct verifier *v, const struct gap__hist_event *ev
 static void trim(struct verifier *v) {
   v->dev.polls = v->dev.refuses = false;
   v->result->trims++;
+  for (uint32_t i = 0; i < v->hidden_count; i++) {
+    if (v->hidden[i].call == v->call_first) gap__heap_pool_release(v->heap, 0, hidden_pool(&v->hidden[i]));
+  }
   gap__heap_trim(v->heap, 0, NO_POOL, NULL);
 }
 
-static int request(struct verifier *v, const struct gap__hist_event *event, gap_addr *out) {
-  return gap__heap_alloc(v->heap, 0, event->stream, pool_of(v, event), event->size, out);
+static int request(struct verifier *v, uint64_t at, gap_addr *out) {
+  return gap__heap_alloc(v->heap, 0, v->events[at].stream, pool_of(v, at), v->events[at].size, out);
 }
 
 static void on_alloc(struct verifier *v, uint64_t at) {
   const struct gap__hist_event *event = &v->events[at];
   gap__recorded_begin(&v->dev, v->call_first, at);
   bool releases = at > v->call_first && has_releases(v, at);
-  if (releases && !releases_itself(v, event)) {
+  if (releases && !releases_itself(v, at)) {
     trim(v);
     releases = false;
   }
   v->dev.polls = !releases || releases_in_part(&v->conf);
   v->dev.refuses = releases && !v->cap_bytes;
   gap_addr addr = 0;
-  int rc = request(v, event, &addr);
+  int rc = request(v, at, &addr);
   if (!gap__recorded_finish(&v->dev)) return;
   if (rc) {
     gap__recorded_fault(&v->dev, at, "recorded: alloc of %" PRIu64 " bytes; the model refuses it: %s", event->size,
@@ -152,7 +176,7 @@ static void on_oom(struct verifier *v, uint64_t at) {
   v->dev.polls = false;
   v->dev.refuses = !v->cap_bytes;
   gap_addr addr = 0;
-  int rc = request(v, event, &addr);
+  int rc = request(v, at, &addr);
   if (!gap__recorded_finish(&v->dev) || rc == GAP_ENOMEM) return;
   gap__recorded_fault(&v->dev, at,
                       "recorded: a request of %" PRIu64 " bytes was refused; the model serves it at %#" PRIx64,
@@ -294,12 +318,27 @@ static void pass(struct verifier *v) {
 
 /* ---- around it ---- */
 
+/* The torch keys of the recorded string; a string that does not parse says nothing. */
+static void take_string(const char *string, struct gap__conf *out) {
+  struct gap__conf_set *set = string && *string ? gap__conf_new() : NULL;
+  if (set && gap__conf_apply(set, GAP__CONF_RUNTIME, "history", string, NULL) == 0) {
+    const struct gap__conf *said = gap__conf_values(set);
+    out->max_split_size = said->max_split_size;
+    out->max_non_split_rounding = said->max_non_split_rounding;
+    out->garbage_collection_threshold = said->garbage_collection_threshold;
+    out->large_segment_size = said->large_segment_size;
+    memcpy(out->roundup_power2_divisions, said->roundup_power2_divisions, sizeof out->roundup_power2_divisions);
+  }
+  gap__conf_free(set);
+}
+
 void gap__verify_conf(const struct gap__history *history, const struct gap__conf *conf, struct gap__conf *out) {
   *out = *conf;
   out->strategy = GAP__STRATEGY_CACHING;
   out->max_memory = (struct gap__conf_amount){0};
   out->per_process_memory_fraction = 1;
   out->nmalloc = 1;
+  take_string(history->settings_text, out);
   const struct gap__hist_settings *settings = &history->settings;
   if (!settings->present) return;
   out->max_split_size = settings->max_split_size < 0 ? GAP__CONF_UNLIMITED : (uint64_t)settings->max_split_size;
@@ -338,6 +377,8 @@ static int open_heap(struct verifier *v) {
     const uint64_t *id = v->history->pools[i].id;
     rc = gap__heap_pool_retain(v->heap, 0, (gap_pool_id){id[0], id[1]});
   }
+  for (uint32_t i = 0; i < v->hidden_count && !rc; i++)
+    rc = gap__heap_pool_retain(v->heap, 0, hidden_pool(&v->hidden[i]));
   return rc;
 }
 
@@ -348,21 +389,64 @@ static void close_heap(struct verifier *v) {
   gap__recorded_destroy(&v->dev);
 }
 
+/* ---- hidden pools ---- */
+
+/* Private pools live on the streams that captures run on; only there a hidden one is believed in. */
+static bool has_private_pool(const struct verifier *v, gap_stream stream) {
+  for (uint64_t i = 0; i < v->history->segment_count; i++) {
+    if (v->history->segments[i].pool && v->history->segments[i].stream == stream) return true;
+  }
+  return false;
+}
+
+static uint64_t made_before(const struct verifier *v, uint64_t at, uint64_t addr) {
+  while (at-- > 0) {
+    if (v->events[at].action == GAP__ACT_SEGMENT_ALLOC && v->events[at].addr == addr) return at;
+  }
+  return v->count;
+}
+
+/* The model gave a segment back too early that the same call releases later: perhaps it was of a hidden pool. */
+static bool suspect_hidden_pool(struct verifier *v) {
+  uint64_t early = v->dev.early_release, at = v->dev.fault_event;
+  if (!early || v->hidden_count == HIDDEN_MAX) return false;
+  while (at < v->count && v->events[at].action == GAP__ACT_SEGMENT_FREE && v->events[at].addr != early) at++;
+  if (at == v->count || v->events[at].action != GAP__ACT_SEGMENT_FREE) return false;
+  uint64_t from = made_before(v, at, early);
+  if (from == v->count || !has_private_pool(v, v->events[at].stream)) return false;
+  v->hidden[v->hidden_count++] =
+      (struct hidden){.addr = early, .bytes = v->events[at].size, .from = from, .to = at, .call = v->call_first};
+  return true;
+}
+
+/* ---- one try ---- */
+
+static void reset(struct verifier *v) {
+  memset(&v->dev, 0, sizeof v->dev);
+  v->call_first = 0;
+  v->holds_free = false;
+  v->heap = NULL;
+  *v->result = (struct gap__verify_result){.hidden_segments = v->hidden_count};
+}
+
 static int verify(struct verifier *v) {
+  reset(v);
   int rc = open_heap(v);
   if (!rc) {
     pass(v);
     gap__heap_stats(v->heap, 0, &v->result->stats);
     if (!v->dev.failed) compare_end(v);
-    v->result->events = v->result->event = v->count;
-    if (v->dev.failed) {
-      v->result->events = v->result->event = v->dev.fault_event;
-      snprintf(v->result->text, sizeof v->result->text, "%s", v->dev.fault);
-      rc = GAP_EMISMATCH;
-    }
+    v->result->event = v->dev.failed ? v->dev.fault_event : v->count;
+    if (v->dev.failed) rc = GAP_EMISMATCH;
   }
   close_heap(v);
   return rc;
+}
+
+static void name_the_event(struct verifier *v) {
+  struct gap__verify_result *result = v->result;
+  snprintf(result->text, sizeof result->text, "%s", v->dev.fault);
+  result->event = gap__verify_blame(&v->history->devices[v->device], result->event, result->text, sizeof result->text);
 }
 
 int gap__verify_native(const struct gap__history *history, uint32_t device, const struct gap__conf *conf,
@@ -379,7 +463,10 @@ int gap__verify_native(const struct gap__history *history, uint32_t device, cons
   v->cap_bytes = cap_bytes ? cap_bytes : gap__verify_cap(history);
   v->result = out;
   gap__verify_conf(history, conf, &v->conf);
-  rc = verify(v);
+  do rc = verify(v);
+  while (rc == GAP_EMISMATCH && suspect_hidden_pool(v));
+  if (rc == GAP_EMISMATCH) name_the_event(v);
+  out->events = out->event;
   free(v);
   return rc;
 }

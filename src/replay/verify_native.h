@@ -11,11 +11,12 @@
 #include "trace/history.h"
 
 struct gap__verify_result {
-  uint64_t events;         /* verified: all of them, or those before the one that differs */
-  uint64_t event;          /* index of the first event that differs; event_count when the end state does */
-  uint64_t trims;          /* bursts of segment_free taken for an empty_cache() of the program */
-  struct gap__stats stats; /* of the model, at the end or at the difference */
-  char text[512];          /* on a difference: what was expected and what came; why, when it cannot be verified */
+  uint64_t events;          /* verified: all of them, or those before the one that differs */
+  uint64_t event;           /* index of the first event that differs; event_count when the end state does */
+  uint64_t trims;           /* bursts of segment_free taken for an empty_cache() of the program */
+  uint64_t hidden_segments; /* taken for those of private pools that were gone when the history was saved */
+  struct gap__stats stats;  /* of the model, at the end or at the difference */
+  char text[512];           /* on a difference: what was expected and what came; why, when it cannot be verified */
 };
 
 /* The configuration under which the history was recorded: `conf` with what the history knows of its settings. */
