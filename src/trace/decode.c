@@ -14,7 +14,11 @@
 
 enum gap__encoding gap__encoding_guess(const unsigned char *head, size_t bytes) {
   if (bytes >= 2 && memcmp(head, "\x1f\x8b", 2) == 0) return GAP__ENC_GZIP;
-  if (bytes >= 6 && memcmp(head, "\xfd" "7zXZ\0", 6) == 0) return GAP__ENC_XZ;
+  if (bytes >= 6 && memcmp(head,
+                           "\xfd"
+                           "7zXZ\0",
+                           6) == 0)
+    return GAP__ENC_XZ;
   if (bytes >= 4 && memcmp(head, "\x28\xb5\x2f\xfd", 4) == 0) return GAP__ENC_ZSTD;
   return GAP__ENC_PLAIN;
 }

@@ -155,8 +155,9 @@ ALWAYS_INLINE bool scan_item(struct gap__snapshot *snapshot, struct scan *scan, 
 
 /* Items until SETITEMS, in the usual order or in another. */
 static bool scan_items(struct gap__snapshot *snapshot, struct scan *scan, struct gap__entry_draft *draft) {
-  static const uint32_t usual[] = {GAP__WORD_ACTION,  GAP__WORD_ADDR,            GAP__WORD_SIZE,         GAP__WORD_STREAM,
-                                   GAP__WORD_TIME_US, GAP__WORD_COMPILE_CONTEXT, GAP__WORD_USER_METADATA};
+  static const uint32_t usual[] = {GAP__WORD_ACTION,       GAP__WORD_ADDR,    GAP__WORD_SIZE,
+                                   GAP__WORD_STREAM,       GAP__WORD_TIME_US, GAP__WORD_COMPILE_CONTEXT,
+                                   GAP__WORD_USER_METADATA};
   const unsigned char *last = snapshot->pickle.input->end - GAP__INPUT_SLACK;
 #pragma GCC unroll 7
   for (unsigned i = 0; i < 7; i++) {

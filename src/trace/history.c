@@ -11,7 +11,7 @@
 #include "trace/snapshot.h"
 
 const char *gap__action_name(enum gap__action action) {
-  static const char *const names[GAP__ACT_COUNT] = {"alloc",        "free_requested", "free_completed",
+  static const char *const names[GAP__ACT_COUNT] = {"alloc",         "free_requested", "free_completed",
                                                     "segment_alloc", "segment_free",   "segment_map",
                                                     "segment_unmap", "snapshot",       "oom"};
   return (unsigned)action < GAP__ACT_COUNT ? names[action] : "unknown";
@@ -27,9 +27,8 @@ static bool looks_like_json(const struct gap__input *input) {
 static int complete(struct gap__history *history, const char *path, char **message) {
   history->path = strdup(path);
   if (!history->settings_text) history->settings_text = strdup("");
-  if (!history->path || !history->settings_text || gap__pools_assign(history))
+  if (!history->path || !history->settings_text || gap__pools_assign(history) || gap__history_find_wrapped(history))
     return gap__message_set(message, GAP_ENOMETA, "out of host memory");
-  gap__history_find_wrapped(history);
   return 0;
 }
 

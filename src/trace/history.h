@@ -61,7 +61,8 @@ struct gap__hist_stack {
 struct gap__hist_device {
   struct gap__hist_event *events; /* in order */
   uint64_t event_count;
-  bool wrapped; /* the history does not start at the beginning: a ring overwrote its oldest entries, or recording began late */
+  bool
+      wrapped; /* the history does not start at the beginning: a ring overwrote its oldest entries, or recording began late */
 };
 
 struct gap__hist_settings { /* known only where `present` */

@@ -101,7 +101,8 @@ int gap__history_check(const struct gap__history *history, uint32_t device, uint
   uint64_t records = checker.device->event_count + 2;
   *message = NULL;
   *event = 0;
-  int rc = gap__slab_init(&checker.slab, sizeof(struct live_block), records < UINT32_MAX ? (uint32_t)records : UINT32_MAX);
+  int rc =
+      gap__slab_init(&checker.slab, sizeof(struct live_block), records < UINT32_MAX ? (uint32_t)records : UINT32_MAX);
   if (rc) return gap__message_settle(message, rc);
   for (uint64_t i = 0; !rc && i < checker.device->event_count; i++) {
     rc = check_event(&checker, &checker.device->events[i]);

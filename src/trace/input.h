@@ -12,9 +12,9 @@
 #include "trace/decode.h"
 #include "trace/history.h"
 
-#define GAP__INPUT_SLACK 512                             /* bytes */
-#define GAP__INPUT_WINDOW ((size_t)256 << 10)            /* bytes, the window and the compressed side each */
-#define GAP__INPUT_BYTES_MAX ((uint64_t)16 << 30)        /* bytes after decompression: a limit against bombs */
+#define GAP__INPUT_SLACK 512                      /* bytes */
+#define GAP__INPUT_WINDOW ((size_t)256 << 10)     /* bytes, the window and the compressed side each */
+#define GAP__INPUT_BYTES_MAX ((uint64_t)16 << 30) /* bytes after decompression: a limit against bombs */
 
 struct gap__input {
   const unsigned char *next, *end;

@@ -5,8 +5,8 @@
 
 struct walk {
   const struct gap__hist_event *events;
-  struct gap__map live;                    /* address -> 2 x index of the alloc, + 1 once its free was requested */
-  uint64_t now, before, peak, peak_event;  /* rounded, to free_completed; `now` counts modulo 2^64 */
+  struct gap__map live;                     /* address -> 2 x index of the alloc, + 1 once its free was requested */
+  uint64_t now, before, peak, peak_event;   /* rounded, to free_completed; `now` counts modulo 2^64 */
   uint64_t asked, asked_before, asked_peak; /* requested sizes, to free_requested */
 };
 

@@ -83,7 +83,8 @@ static int add_block(struct build *build, struct gap__hist_segment *segment, con
   int state = state_of(json_string_value(json_array_get(row, 2)));
   if (!to_u64(json_array_get(row, 0), &block.size) || !to_u64(json_array_get(row, 1), &block.requested) || state < 0)
     return wrong(build, "a block must be [size, requested, state]");
-  if (block.size > segment->addr + segment->total_size - *addr) return wrong(build, "its blocks are larger than the segment");
+  if (block.size > segment->addr + segment->total_size - *addr)
+    return wrong(build, "its blocks are larger than the segment");
   block.state = (uint8_t)state;
   segment->allocated_size += state == 1 ? block.size : 0;
   segment->active_size += state ? block.size : 0;
@@ -214,9 +215,7 @@ int gap__policy_json_read(struct gap__input *input, struct gap__history **out, c
   struct build build = {.history = calloc(1, sizeof *build.history), .message = message};
   int rc = build.history ? build_all(&build, root) : no_memory(&build);
   json_decref(root);
-  if (rc)
-    gap__history_free(build.history);
-  else
-    *out = build.history;
+  if (rc) gap__history_free(build.history);
+  else *out = build.history;
   return rc;
 }

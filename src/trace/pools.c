@@ -66,10 +66,8 @@ static const struct range *range_of(const struct range *ranges, size_t count, ui
   size_t low = 0, high = count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (ranges[middle].first <= addr)
-      low = middle + 1;
-    else
-      high = middle;
+    if (ranges[middle].first <= addr) low = middle + 1;
+    else high = middle;
   }
   return low && addr < ranges[low - 1].end ? &ranges[low - 1] : NULL;
 }
@@ -98,23 +96,61 @@ int gap__pools_assign(struct gap__history *history) {
 
 /* ---- where a history begins ---------------------------------------------------------------------------------------- */
 
-/* Is the address in memory that one of the first `count` events made?  Searched backwards: it is usually a late one. */
-static bool was_made(const struct gap__hist_device *device, uint64_t count, uint64_t addr) {
-  for (uint64_t i = count; i-- > 0;) {
+/* The memory that the history makes, sorted by address; `end` of each is the furthest of all up to it, so that one look
+ * tells whether an address is in any. */
+struct made {
+  struct range *ranges;
+  size_t count;
+};
+
+static int find_made(const struct gap__hist_device *device, uint64_t event_count, struct made *made) {
+  size_t count = 0;
+  for (uint64_t i = 0; i < event_count; i++) count += makes_memory(&device->events[i]);
+  *made = (struct made){calloc(count + 1, sizeof *made->ranges), 0};
+  if (!made->ranges) return GAP_ENOMETA;
+  for (uint64_t i = 0; made->count < count; i++) {
     const struct gap__hist_event *event = &device->events[i];
-    if (makes_memory(event) && addr >= event->addr && addr - event->addr < event->size) return true;
+    if (makes_memory(event))
+      made->ranges[made->count++] = (struct range){.first = event->addr, .end = event->addr + event->size};
   }
-  return false;
+  qsort(made->ranges, count, sizeof *made->ranges, by_address);
+  for (size_t i = 1; i < count; i++)
+    if (made->ranges[i].end < made->ranges[i - 1].end) made->ranges[i].end = made->ranges[i - 1].end;
+  return 0;
 }
 
-static bool begins_late(const struct gap__hist_device *device) {
+/* Is the first event that needs memory in memory made before it? */
+static int begins_with_memory(const struct gap__hist_device *device, bool *answer) {
+  struct made made;
   uint64_t first = 0;
   while (first < device->event_count && (!has_address(&device->events[first]) || makes_memory(&device->events[first])))
     first++;
-  return first < device->event_count && !was_made(device, first, device->events[first].addr);
+  int rc = find_made(device, first, &made);
+  *answer = first == device->event_count || (!rc && range_of(made.ranges, made.count, device->events[first].addr));
+  free(made.ranges);
+  return rc;
 }
 
-void gap__history_find_wrapped(struct gap__history *history) {
-  for (uint32_t i = 0; i < history->device_count; i++)
-    history->devices[i].wrapped = history->devices[i].event_count && begins_late(&history->devices[i]);
+static int made_what_remains(const struct gap__history *history, uint32_t device, bool *answer) {
+  struct made made;
+  int rc = find_made(&history->devices[device], history->devices[device].event_count, &made);
+  *answer = true;
+  for (uint64_t i = 0; !rc && i < history->segment_count; i++)
+    if ((uint32_t)history->segments[i].device == device &&
+        !range_of(made.ranges, made.count, history->segments[i].addr))
+      *answer = false;
+  free(made.ranges);
+  return rc;
+}
+
+int gap__history_find_wrapped(struct gap__history *history) {
+  int rc = 0;
+  for (uint32_t i = 0; !rc && i < history->device_count; i++) {
+    bool begins = true, remains = true;
+    if (history->devices[i].event_count == 0) continue;
+    rc = begins_with_memory(&history->devices[i], &begins);
+    if (!rc && begins) rc = made_what_remains(history, i, &remains);
+    history->devices[i].wrapped = !begins || !remains;
+  }
+  return rc;
 }

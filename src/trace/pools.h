@@ -7,7 +7,8 @@
 /* An address inside a segment that is still there at the end belongs to that segment's pool, from the moment on at which
  * the segment came into being.  0 or GAP_ENOMETA. */
 int gap__pools_assign(struct gap__history *);
-/* Sets `wrapped` of each device: true where an event or a final segment lies in memory whose making was not recorded. */
-void gap__history_find_wrapped(struct gap__history *);
+/* Sets `wrapped` of each device: true where an event or a final segment lies in memory whose making was not
+ * recorded.  0 or GAP_ENOMETA. */
+int gap__history_find_wrapped(struct gap__history *);
 
 #endif

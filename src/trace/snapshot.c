@@ -24,7 +24,8 @@ struct record_kind {
   struct field fields[GAP__WORD_KEY_COUNT];
 };
 
-#define FIELD(record, type, member) {FIELD_##type, offsetof(struct record, member)}
+#define FIELD(record, type, member) \
+  { FIELD_##type, offsetof(struct record, member) }
 
 static const struct record_kind record_kinds[] = {
     [GAP__DICT_FRAME] = {"frame",
@@ -61,9 +62,9 @@ static const struct record_kind record_kinds[] = {
 
 static int store_i32(struct gap__snapshot *snapshot, gap__value value, int32_t *out) {
   int64_t number = gap__value_tag(value) == GAP__TAG_NONE ? 0 : gap__value_int(value);
-  (void)snapshot;
   if (gap__value_tag(value) != GAP__TAG_INT && gap__value_tag(value) != GAP__TAG_NONE) return GAP_EFORMAT;
-  if (number < INT32_MIN || number > INT32_MAX) return GAP_EFORMAT;
+  if (number < INT32_MIN || number > INT32_MAX)
+    return gap__unpickle_fail(&snapshot->pickle, GAP_EFORMAT, "%lld is no device or line number", (long long)number);
   *out = (int32_t)number;
   return 0;
 }
@@ -97,9 +98,8 @@ static int store(struct gap__snapshot *snapshot, const struct field *field, void
 static int unsuitable(struct gap__snapshot *snapshot, int code, const char *record, gap__value key, gap__value value) {
   struct gap__unpickler *pickle = &snapshot->pickle;
   if (code != GAP_EFORMAT) return code;
-  return gap__unpickle_fail(pickle, code, "'%s' of a %s cannot be %s%s",
-                            gap__strings_text(&pickle->strings, gap__value_index(key)), record, gap__value_kind(value),
-                            gap__value_tag(value) == GAP__TAG_INT && gap__value_int(value) >= 0 ? " of that size" : "");
+  return gap__unpickle_fail(pickle, code, "'%s' of a %s cannot be %s",
+                            gap__strings_text(&pickle->strings, gap__value_index(key)), record, gap__value_kind(value));
 }
 
 static int set_fields(struct gap__snapshot *snapshot, const struct record_kind *kind, void *record,
@@ -146,12 +146,12 @@ static int make_entry(struct gap__snapshot *snapshot, struct gap__dict *dict, co
   return 0;
 }
 
-#define MAKE_RECORD(vec)                                                                   \
-  {                                                                                        \
+#define MAKE_RECORD(vec) \
+  { \
     if (!GAP__VEC_ROOM(snapshot->vec, 1)) return gap__unpickle_no_room(&snapshot->pickle); \
-    dict->index = snapshot->vec.count;                                                     \
-    record = &snapshot->vec.at[snapshot->vec.count++];                                     \
-    memset(record, 0, sizeof *snapshot->vec.at);                                           \
+    dict->index = snapshot->vec.count; \
+    record = &snapshot->vec.at[snapshot->vec.count++]; \
+    memset(record, 0, sizeof *snapshot->vec.at); \
   }
 
 static int make_record(struct gap__snapshot *snapshot, struct gap__dict *dict, enum gap__dict_kind kind,
@@ -227,7 +227,7 @@ int gap__snapshot_resolve(struct gap__snapshot *snapshot, gap__value value, enum
   *out = snapshot->dicts.at[gap__value_index(value)];
   if (out->kind != GAP__DICT_LOOSE || out->index == 0) return 0;
   int rc = settle(snapshot, wanted, out);
-  snapshot->dicts.at[gap__value_index(value)] = *out;
+  if (!rc) snapshot->dicts.at[gap__value_index(value)] = *out; /* else a second look fails again */
   return rc;
 }
 
@@ -316,9 +316,7 @@ int gap__snapshot_read(struct gap__input *input, bool plain_way_only, struct gap
   int rc = gap__unpickler_init(&snapshot.pickle, input, &sink, &snapshot, message);
   if (!rc) rc = read_into(&snapshot, history);
   destroy(&snapshot);
-  if (rc)
-    gap__history_free(history);
-  else
-    *out = history;
+  if (rc) gap__history_free(history);
+  else *out = history;
   return rc;
 }

@@ -7,8 +7,8 @@
 #include "trace/unpickle.h"
 
 enum gap__dict_kind {
-  GAP__DICT_LOOSE, /* kept as pairs: not filled yet, filled piece by piece, or of no kind that matters */
-  GAP__DICT_ENTRY, /* the others are indices of records */
+  GAP__DICT_LOOSE,         /* kept as pairs: not filled yet, filled piece by piece, or of no kind that matters */
+  GAP__DICT_ENTRY,         /* the others are indices of records */
   GAP__DICT_UNKNOWN_ENTRY, /* an entry of an action that we do not know */
   GAP__DICT_FRAME,
   GAP__DICT_BLOCK,
@@ -18,7 +18,7 @@ enum gap__dict_kind {
 };
 
 struct gap__dict {
-  uint32_t kind; /* enum gap__dict_kind */
+  uint32_t kind;  /* enum gap__dict_kind */
   uint32_t index; /* of the record; of a loose one: its last pair + 1 */
 };
 

@@ -117,7 +117,8 @@ static int build_events(struct gap__snapshot *snapshot, gap__value traces, struc
   uint64_t total = 0;
   if (!list) return fail_wrong(snapshot, "'device_traces'", traces);
   if (list->count > DEVICES_MAX)
-    return gap__unpickle_fail(&snapshot->pickle, GAP_ELIMIT, "%u devices; at most %d can be read", list->count, DEVICES_MAX);
+    return gap__unpickle_fail(&snapshot->pickle, GAP_ELIMIT, "%u devices; at most %d can be read", list->count,
+                              DEVICES_MAX);
   int rc = listed_total(snapshot, traces, list->count, &total);
   if (!rc) rc = allocate(snapshot, list->count, sizeof *history->devices, &history->devices);
   if (rc) return rc;
@@ -143,14 +144,12 @@ static void shift_times(struct gap__history *history) {
 /* ---- segments ------------------------------------------------------------------------------------------------------ */
 
 static int block_state(struct gap__snapshot *snapshot, gap__value value, uint8_t *state) {
-  uint32_t word = gap__value_tag(value) == GAP__TAG_STRING ? gap__value_index(value) : GAP__WORD_COUNT;
+  uint32_t word = gap__value_index(value);
+  if (gap__value_tag(value) != GAP__TAG_STRING) return fail_wrong(snapshot, "the state of a block", value);
   *state = word == GAP__WORD_INACTIVE ? 0 : word == GAP__WORD_ACTIVE_ALLOCATED ? 1 : 2;
-  if (word == GAP__WORD_INACTIVE || (word >= GAP__WORD_ACTIVE_ALLOCATED && word <= GAP__WORD_ACTIVE_AWAITING_FREE))
-    return 0;
-  if (word != GAP__WORD_COUNT && word < snapshot->pickle.strings.ids.count)
-    return gap__unpickle_fail(&snapshot->pickle, GAP_EFORMAT, "a block of the unknown state '%s'",
-                              gap__strings_text(&snapshot->pickle.strings, word));
-  return fail_wrong(snapshot, "the state of a block", value);
+  if (word >= GAP__WORD_INACTIVE && word <= GAP__WORD_ACTIVE_AWAITING_FREE) return 0;
+  return gap__unpickle_fail(&snapshot->pickle, GAP_EFORMAT, "a block of the unknown state '%s'",
+                            gap__strings_text(&snapshot->pickle.strings, word));
 }
 
 /* Old layouts have what is known of a block in its last past allocation. */
@@ -166,7 +165,8 @@ static int apply_history(struct gap__snapshot *snapshot, const struct gap__block
   return 0;
 }
 
-static int add_block(struct gap__snapshot *snapshot, gap__value value, uint64_t expected, struct gap__history *history) {
+static int add_block(struct gap__snapshot *snapshot, gap__value value, uint64_t expected,
+                     struct gap__history *history) {
   struct gap__hist_block *block = &history->blocks[history->block_count];
   struct gap__dict dict;
   int rc = gap__snapshot_resolve(snapshot, value, GAP__DICT_BLOCK, &dict);
@@ -185,7 +185,8 @@ static int add_block(struct gap__snapshot *snapshot, gap__value value, uint64_t 
   return rc;
 }
 
-static int pool_index(struct gap__snapshot *snapshot, const uint64_t id[2], struct gap__history *history, uint16_t *out) {
+static int pool_index(struct gap__snapshot *snapshot, const uint64_t id[2], struct gap__history *history,
+                      uint16_t *out) {
   for (uint32_t i = history->pool_count; i-- > 0;)
     if (history->pools[i].id[0] == id[0] && history->pools[i].id[1] == id[1]) {
       *out = (uint16_t)i;
@@ -326,7 +327,7 @@ static int build_settings(struct gap__snapshot *snapshot, gap__value dict, struc
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
 
 /* Moves an array from the reader to the history. */
-#define HAND_OVER(vec, array, array_count)                                           \
+#define HAND_OVER(vec, array, array_count) \
   (history->array = gap__vec_trim(snapshot->vec.at, snapshot->vec.count, sizeof *snapshot->vec.at), \
    history->array_count = snapshot->vec.count, snapshot->vec.at = NULL)
 

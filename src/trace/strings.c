@@ -80,10 +80,8 @@ int gap__strings_intern_tail(struct gap__strings *strings, uint32_t length, uint
   uint64_t head = gap__strings_head((const unsigned char *)bytes, length);
   uint32_t hash = hash_of((const unsigned char *)bytes, length, head);
   uint32_t slot = slot_of(strings, bytes, length, head, hash);
-  if (strings->slots[slot])
-    *id = strings->slots[slot] - 1;
-  else
-    add(strings, slot, length, head, hash, id);
+  if (strings->slots[slot]) *id = strings->slots[slot] - 1;
+  else add(strings, slot, length, head, hash, id);
   return 0;
 }
 

@@ -29,14 +29,14 @@ int gap__unpickle_fail(struct gap__unpickler *u, int code, const char *format, .
 }
 
 int gap__unpickle_no_room(struct gap__unpickler *u) {
-  return gap__unpickle_fail(u, GAP_ELIMIT, "too many entries for the reader (at most %u of a kind) or for the host's memory",
-                            GAP__VEC_MAX);
+  return gap__unpickle_fail(
+      u, GAP_ELIMIT, "too many entries for the reader (at most %u of a kind) or for the host's memory", GAP__VEC_MAX);
 }
 
 static int truncated(struct gap__unpickler *u) {
-  return gap__unpickle_fail(u, GAP_EFORMAT, "the pickle ends in the middle (the stream has %llu bytes)",
-                            (unsigned long long)gap__input_position(u->input) +
-                                (uint64_t)(u->input->end - u->input->next));
+  return gap__unpickle_fail(
+      u, GAP_EFORMAT, "the pickle ends in the middle (the stream has %llu bytes)",
+      (unsigned long long)gap__input_position(u->input) + (uint64_t)(u->input->end - u->input->next));
 }
 
 /* ---- operands ------------------------------------------------------------------------------------------------------ */
@@ -68,8 +68,7 @@ static int push(struct gap__unpickler *u, gap__value value) {
 
 static int need_items(struct gap__unpickler *u, uint32_t count) {
   if (u->stack.count - u->floor >= count) return 0;
-  return gap__unpickle_fail(u, GAP_EFORMAT, "the stack holds too few values for %s",
-                            gap__pickle_op_name(u->op));
+  return gap__unpickle_fail(u, GAP_EFORMAT, "the stack holds too few values for %s", gap__pickle_op_name(u->op));
 }
 
 static int op_mark(struct gap__unpickler *u) {
@@ -147,7 +146,9 @@ static int push_wide(struct gap__unpickler *u, enum gap__tag tag, uint64_t bits)
   return rc ? rc : push(u, value);
 }
 
-static int op_binfloat(struct gap__unpickler *u) { return push_wide(u, GAP__TAG_FLOAT, __builtin_bswap64(operand(u, 8))); }
+static int op_binfloat(struct gap__unpickler *u) {
+  return push_wide(u, GAP__TAG_FLOAT, __builtin_bswap64(operand(u, 8)));
+}
 
 /* Two's complement, little-endian, of any length; the bytes beyond the eighth must only repeat the sign. */
 static int push_long(struct gap__unpickler *u, const unsigned char *bytes, uint32_t count) {
@@ -202,7 +203,8 @@ static int short_string(struct gap__unpickler *u, uint32_t length, uint32_t *id)
 
 static int string_of(struct gap__unpickler *u, uint64_t length) {
   uint32_t id;
-  if (length > GAP__STRING_MAX) return gap__unpickle_fail(u, GAP_ELIMIT, "a string of %llu bytes", (unsigned long long)length);
+  if (length > GAP__STRING_MAX)
+    return gap__unpickle_fail(u, GAP_ELIMIT, "a string of %llu bytes", (unsigned long long)length);
   int rc = length <= GAP__INPUT_SLACK ? short_string(u, (uint32_t)length, &id) : long_string(u, length, &id);
   return rc ? rc : push(u, gap__value_of(GAP__TAG_STRING, id));
 }
@@ -417,8 +419,8 @@ int gap__unpickler_run(struct gap__unpickler *u, gap__value *result) {
   return 0;
 }
 
-int gap__unpickler_init(struct gap__unpickler *u, struct gap__input *input, const struct gap__dict_sink *sink, void *arg,
-                        char **message) {
+int gap__unpickler_init(struct gap__unpickler *u, struct gap__input *input, const struct gap__dict_sink *sink,
+                        void *arg, char **message) {
   *u = (struct gap__unpickler){.input = input, .sink = sink, .sink_arg = arg, .message = message};
   int rc = gap__strings_init(&u->strings);
   return rc ? gap__unpickle_no_room(u) : 0;
@@ -437,10 +439,10 @@ void gap__unpickler_destroy(struct gap__unpickler *u) {
 
 const char *gap__value_kind(gap__value value) {
   static const char *const kinds[] = {
-      [GAP__TAG_UNSET] = "nothing",        [GAP__TAG_NONE] = "None",       [GAP__TAG_BOOL] = "a truth value",
-      [GAP__TAG_INT] = "an integer",       [GAP__TAG_BIG] = "an integer",  [GAP__TAG_LOW] = "a negative integer",
-      [GAP__TAG_FLOAT] = "a real number",  [GAP__TAG_BYTES] = "bytes",     [GAP__TAG_STRING] = "a string",
-      [GAP__TAG_LIST] = "a list",          [GAP__TAG_TUPLE] = "a tuple",   [GAP__TAG_DICT] = "a dict",
+      [GAP__TAG_UNSET] = "nothing",       [GAP__TAG_NONE] = "None",      [GAP__TAG_BOOL] = "a truth value",
+      [GAP__TAG_INT] = "an integer",      [GAP__TAG_BIG] = "an integer", [GAP__TAG_LOW] = "a negative integer",
+      [GAP__TAG_FLOAT] = "a real number", [GAP__TAG_BYTES] = "bytes",    [GAP__TAG_STRING] = "a string",
+      [GAP__TAG_LIST] = "a list",         [GAP__TAG_TUPLE] = "a tuple",  [GAP__TAG_DICT] = "a dict",
       [GAP__TAG_ENTRY] = "a trace entry",
   };
   if (gap__value_tag(value) == GAP__TAG_INT && gap__value_int(value) < 0) return kinds[GAP__TAG_LOW];

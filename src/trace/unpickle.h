@@ -18,7 +18,7 @@
 #define GAP__MARKS_MAX 256
 #define GAP__STRING_MAX ((uint64_t)16 << 20)
 
-struct gap__list { /* of a list or a tuple */
+struct gap__list {                 /* of a list or a tuple */
   uint32_t first, count, capacity; /* into items */
   uint32_t note;                   /* for the sink; 0 at first */
 };

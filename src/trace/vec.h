@@ -9,16 +9,16 @@
 /* No array of a reader grows beyond this many items: a small compressed file cannot ask for all memory. */
 #define GAP__VEC_MAX ((uint32_t)1 << 27)
 
-#define GAP__VEC(type)        \
-  struct {                    \
-    type *at;                 \
+#define GAP__VEC(type) \
+  struct { \
+    type *at; \
     uint32_t count, capacity; \
   }
 
 /* True when `n` more items fit, after growing if need be. */
-#define GAP__VEC_ROOM(vec, n)                                                                                     \
-  (__builtin_expect((vec).capacity - (vec).count >= (n), 1) ||                                                    \
-   ((vec).at = gap__vec_grow((vec).at, (vec).count, &(vec).capacity, (n), sizeof *(vec).at),                      \
+#define GAP__VEC_ROOM(vec, n) \
+  (__builtin_expect((vec).capacity - (vec).count >= (n), 1) || \
+   ((vec).at = gap__vec_grow((vec).at, (vec).count, &(vec).capacity, (n), sizeof *(vec).at), \
     (vec).capacity - (vec).count >= (n)))
 
 /* Returns the array, at its new place or, when the limit or the host's memory is reached, as it was. */
