@@ -84,14 +84,19 @@ static bool program_freed(struct climb *climb) {
   return freed;
 }
 
+/* The whole ladder once more. */
+static int try_again(struct climb *climb, uint32_t *block) {
+  struct caching *c = climb->c;
+  if (!caching_captures(climb->request)) gap__caching_poll(c);
+  *block = gap__caching_fit(c, climb->request);
+  int rc = *block ? 0 : gap__caching_segment_take(c, climb->request, block);
+  if (rc == GAP_ENOMEM && !caching_captures(climb->request)) rc = release_and_grow(climb, block);
+  return rc;
+}
+
 static int ask_program(struct climb *climb, uint32_t *block) {
   if (!program_freed(climb)) return GAP_ENOMEM;
-  int rc = GAP_ENOMEM;
-  if (!caching_captures(climb->request)) gap__caching_poll(climb->c);
-  *block = gap__caching_fit(climb->c, climb->request);
-  if (*block) rc = 0;
-  else rc = gap__caching_segment_take(climb->c, climb->request, block);
-  if (rc == GAP_ENOMEM && !caching_captures(climb->request)) rc = release_and_grow(climb, block);
+  int rc = try_again(climb, block);
   count_rung(climb, GAP__RUNG_callbacks, rc == 0);
   return rc;
 }
@@ -100,6 +105,7 @@ int gap__caching_climb(struct caching *c, const struct caching_request *request,
   struct climb climb = {c, request, gap__dev_now_ns(c->dev->dev)};
   int rc = grow(&climb, block);
   if (rc == GAP_ENOMEM && !caching_captures(request)) rc = release_and_grow(&climb, block);
+  for (uint32_t tried = 1; rc == GAP_ENOMEM && tried < c->conf.nmalloc; tried++) rc = try_again(&climb, block);
   if (rc == GAP_ENOMEM) rc = ask_program(&climb, block);
   if (rc != GAP_ENOMEM) return rc;
   c->stats.num_ooms++;

@@ -277,6 +277,17 @@ static void refusal_and_diagnosis(void **state) {
   close_heap(&f);
 }
 
+static void nmalloc_tries_whole_ladders(void **state) {
+  (void)state;
+  struct fixture f;
+  gap_addr addr = 0;
+  open_heap(&f, "nmalloc:3", GIB);
+  assert_int_equal(gap__heap_alloc(f.heap, 0, 0, DEFAULT, 2 * GIB, &addr), GAP_ENOMEM);
+  assert_int_equal(stats_of(&f).num_alloc_retries, 3);
+  assert_int_equal(stats_of(&f).num_ooms, 1);
+  close_heap(&f);
+}
+
 static void the_card_is_full(void **state) {
   (void)state;
   struct fixture f;
@@ -572,6 +583,7 @@ int main(void) {
       cmocka_unit_test(oversize_release_from_the_largest_down),
       cmocka_unit_test(release_all_and_retry),
       cmocka_unit_test(refusal_and_diagnosis),
+      cmocka_unit_test(nmalloc_tries_whole_ladders),
       cmocka_unit_test(the_card_is_full),
       cmocka_unit_test(record_stream_waits_for_the_other_stream),
       cmocka_unit_test(record_stream_on_the_own_stream_is_nothing),
