@@ -27,7 +27,7 @@ void bar_begin(struct bar *bar, const char *label, bool wanted) {
 static void draw(const struct bar *bar, uint64_t done, uint64_t total) {
   char cells[CELLS + 1];
   if (total == 0) {
-    fprintf(stderr, "\r%.44s: %" PRIu64 "\x1b[K", bar->label, done);
+    fprintf(stderr, "\r%.44s: %" PRIu64 " tries\x1b[K", bar->label, done);
     return;
   }
   if (done > total) done = total;

@@ -113,7 +113,7 @@ static bool run_policy(struct demo *demo, const gap_history *history, const char
   gap_replay_defaults(&options);
   options.policy = policy;
   options.cap_bytes = cap;
-  snprintf(label, sizeof label, "%s, %s, replays", name, gap_policy_name(policy));
+  snprintf(label, sizeof label, "%s, %s", name, gap_policy_name(policy));
   bar_begin(&bar, label, min_cap);
   options.progress = bar_update;
   options.progress_arg = &bar;

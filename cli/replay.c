@@ -195,9 +195,7 @@ static int replay_one(const struct request *request, const gap_history *history,
                       gap_replay_result *result, char *message, size_t bytes) {
   struct bar bar;
   gap_replay_options with_bar = *how;
-  char label[64];
-  snprintf(label, sizeof label, "%s%s", gap_policy_name(how->policy), request->min_cap ? ", least cap, replays" : "");
-  bar_begin(&bar, label, !request->quiet);
+  bar_begin(&bar, gap_policy_name(how->policy), !request->quiet);
   with_bar.progress = bar_update;
   with_bar.progress_arg = &bar;
   int rc = request->min_cap ? gap_replay_min_cap(history, &with_bar, result, message, bytes)
