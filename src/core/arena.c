@@ -7,7 +7,7 @@
 #define WINDOW_BYTES_SMALL ((uint64_t)8 << 30)
 #define WINDOW_BYTES_LARGE ((uint64_t)64 << 30)
 #define ADDRESS_BUDGET ((uint64_t)60 << 40)
-enum { SMALL_GRANULE_SHIFT = 3, RANGES_MAX = 65535 };
+enum { SMALL_GRANULE_SHIFT = 3, LARGE_GRANULE_SHIFT = 9, RANGES_MAX = 65535 };
 
 void gap__arena_init(struct gap__arena *arena, struct gap__lane *lane, uint8_t kind) {
   arena->lane = lane;
@@ -223,7 +223,7 @@ int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
   uint16_t number = (uint16_t)(s->range_count + 1);
   struct gap__range *range = gap__range_at(s, number);
   *range = (struct gap__range){.base = base, .arena = arena, .pages = (uint32_t)(bytes >> GAP__PAGE_SHIFT)};
-  range->granule_shift = arena->kind == GAP__ARENA_SMALL ? SMALL_GRANULE_SHIFT : GAP__PAGE_UNIT_SHIFT;
+  range->granule_shift = arena->kind == GAP__ARENA_SMALL ? SMALL_GRANULE_SHIFT : LARGE_GRANULE_SHIFT;
   uint64_t granules = bytes >> GAP__UNIT_SHIFT >> range->granule_shift;
   uint32_t block = gap__slab_take(&arena->lane->blocks);
   rc = block ? range_map_tables(range, granules) : GAP_ENOMETA;

@@ -9,16 +9,31 @@ static inline uint32_t bin_of(uint32_t units) {
   return GAP__BIN_EXACT + (log - 11u) * 64u + ((units >> (log - 6u)) & 63u);
 }
 
+static inline uint64_t address_order(const struct gap__block *b) { return (uint64_t)b->range << 32 | b->off; }
+
+/* The block of a bin behind which `b` belongs, 0: at its head.  Low addresses come first (of the first few), so that high
+ * ones drain; in the small arena the warmest comes first. */
+static uint32_t insert_behind(const struct gap__arena *arena, uint32_t head, const struct gap__block *b) {
+  uint32_t behind = 0, looked = 0;
+  if (arena->kind == GAP__ARENA_SMALL) return 0;
+  for (uint32_t i = head; i && looked++ < LOOK; i = gap__block(arena->lane, i)->link_next) {
+    if (address_order(gap__block(arena->lane, i)) > address_order(b)) break;
+    behind = i;
+  }
+  return behind;
+}
+
 void gap__bin_insert(struct gap__arena *arena, uint32_t index) {
   struct gap__lane *lane = arena->lane;
   struct gap__bins *bins = &arena->bins;
   struct gap__block *b = gap__block(lane, index);
   uint32_t bin = bin_of(b->len);
-  uint32_t head = bins->head[bin];
-  b->link_prev = 0;
-  b->link_next = head;
-  if (head) gap__block(lane, head)->link_prev = index;
-  bins->head[bin] = index;
+  uint32_t *link = &bins->head[bin];
+  b->link_prev = insert_behind(arena, *link, b);
+  if (b->link_prev) link = &gap__block(lane, b->link_prev)->link_next;
+  b->link_next = *link;
+  *link = index;
+  if (b->link_next) gap__block(lane, b->link_next)->link_prev = index;
   bins->word[bin >> 6] |= 1ull << (bin & 63);
   bins->summary |= 1ull << (bin >> 6);
   arena->idle_count++;

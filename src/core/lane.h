@@ -48,6 +48,12 @@ static inline uint32_t gap__lane_oldest_mark(const struct gap__lane *lane) {
   return lane->mark_count ? lane->marks[lane->mark_first].epoch : 0;
 }
 
+/* The newest epoch that is closed: an event after all its frees has been recorded. */
+static inline uint32_t gap__lane_closed(const struct gap__lane *lane) {
+  if (!lane->mark_count) return lane->completed;
+  return lane->marks[(lane->mark_first + lane->mark_count - 1) % GAP__MARKS].epoch;
+}
+
 /* ---- events and pending frees: under the device lock ---- */
 
 int gap__event_take(struct gap__policy_state *, gap_stream, gap__event *out);

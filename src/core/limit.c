@@ -4,7 +4,7 @@
 #include "core/tally.h"
 
 #define RESERVE_DEFAULT ((uint64_t)512 << 20)
-enum { ASK_AGAIN_PAGES = 256 }; /* growth after which the driver is asked again what is free */
+enum { PLENTY_PAGES = 16, PLENTY_SHARE = 1024, ASK_AGAIN_PAGES = 256 }; /* growth after which the driver is asked again what is free */
 
 uint64_t gap__held_pages(const struct gap__policy_state *s) {
   return atomic_load_explicit(&s->device->held_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;
@@ -18,7 +18,7 @@ static uint64_t reserve_pages(const struct gap__policy_state *s) {
   const struct gap__conf_amount *r = &s->device->conf.reserve;
   uint64_t bytes = r->bytes;
   if (r->fraction > 0) bytes = (uint64_t)(r->fraction * (double)s->dev->caps.total_bytes);
-  else if (!bytes && !cap_pages(s)) bytes = RESERVE_DEFAULT;
+  else if (!r->given && !cap_pages(s)) bytes = RESERVE_DEFAULT;
   return bytes >> GAP__PAGE_SHIFT;
 }
 
@@ -40,6 +40,19 @@ uint64_t gap__hard_limit(struct gap__policy_state *s) {
   if (!reserve) return cap ? cap : UINT64_MAX;
   uint64_t driver = driver_limit(s, reserve);
   return cap && cap < driver ? cap : driver;
+}
+
+uint32_t gap__limit_chunk_pages(const struct gap__policy_state *s) {
+  uint64_t chosen = s->device->conf.chunk_max >> GAP__PAGE_SHIFT, card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
+  if (chosen > 1) return (uint32_t)chosen;
+  uint64_t held = gap__held_pages(s), part = held / PLENTY_SHARE;
+  if (cap_pages(s) || held >= card / 2 || part < 1) return 1;
+  return part < PLENTY_PAGES ? (uint32_t)part : PLENTY_PAGES;
+}
+
+void gap__limit_judge(struct gap__policy_state *s) {
+  uint64_t held = gap__held_pages(s), hard = gap__hard_limit(s);
+  atomic_store_explicit(&s->scarce, hard != UINT64_MAX && held + held / 4 >= hard, memory_order_relaxed);
 }
 
 void gap__limit_refused(struct gap__policy_state *s) { s->driver_limit = 0; }

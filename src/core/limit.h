@@ -11,6 +11,17 @@ uint64_t gap__held_pages(const struct gap__policy_state *);
 uint64_t gap__hard_limit(struct gap__policy_state *);
 /* Up to here growing is preferred to stealing: the cap, else grow_limit x the peak of live bytes. */
 uint64_t gap__soft_limit(struct gap__policy_state *, uint64_t request_bytes);
+/* Up to here growing is preferred to ordering one stream behind another: a little beyond the soft limit. */
+static inline uint64_t gap__firm_limit(uint64_t soft, uint64_t hard) {
+  uint64_t firm = soft + soft / 20;
+  return firm < hard ? firm : hard;
+}
+/* The largest chunk to create now, in pages: `chunk_max`; unless that is set, up to 32 MiB while less than half of an
+ * uncapped card is held, since few large chunks cost a tenth of many small ones, but at most a 1,024th of what is held: each
+ * idle block may trap one.  At a cap one page. */
+uint32_t gap__limit_chunk_pages(const struct gap__policy_state *);
+/* After held has changed: is memory scarce now? */
+void gap__limit_judge(struct gap__policy_state *);
 /* The driver refused: forget what it said earlier. */
 void gap__limit_refused(struct gap__policy_state *);
 

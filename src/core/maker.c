@@ -16,15 +16,15 @@
 #include "core/place.h"
 #include "core/supply.h"
 
-enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_MAX = 512 };
+enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 8 }; /* ahead: an eighth of what is held */
 #define KEEP_GOING_NS 200000000ull /* 200 ms after the last growth */
 #define IDLE_POLL_NS 500000        /* 0.5 ms between looks while an arena grows */
 
 void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint32_t pages) {
   if (s->device->maker == GAP__MAKER_OFF || !s->device->conf.page_maker) return;
   if (atomic_load_explicit(&arena->lane->pinned, memory_order_relaxed)) return;
-  uint32_t want = pages * 2;
-  s->ahead_pages = want < AHEAD_MIN ? AHEAD_MIN : want > AHEAD_MAX ? AHEAD_MAX : want;
+  uint64_t share = gap__held_pages(s) / AHEAD_SHARE;
+  s->ahead_pages = AHEAD_MIN + 2 * pages > share ? AHEAD_MIN + 2 * pages : (uint32_t)share;
   s->ahead_until_ns = gap__dev_now_ns(s->dev) + KEEP_GOING_NS;
   if (!atomic_load(&s->ahead)) gap__dev_background_ask(s->dev);
   atomic_store(&s->ahead, arena);
@@ -68,7 +68,8 @@ static bool make_batch(struct gap__policy_state *s) {
   const struct gap__block *b = gap__block(arena->lane, block);
   struct gap__range *range = gap__range_at(s, b->range);
   gap__dev_background(s->dev, true);
-  int rc = gap__supply_new(s, range, gap__page_of(b->off), b->len >> GAP__PAGE_UNIT_SHIFT);
+  int rc = gap__supply_new(s, range, gap__page_of(b->off), b->len >> GAP__PAGE_UNIT_SHIFT,
+                           gap__limit_chunk_pages(s));
   gap__dev_background(s->dev, false);
   gap__lock(&arena->lane->lock);
   gap__place_dissolve(arena, block);

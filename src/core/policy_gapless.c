@@ -99,8 +99,9 @@ static inline void cache(struct gap__arena *arena, uint32_t index, struct gap__b
     b->link_next = arena->front[b->len];
     arena->front[b->len] = index;
   } else {
-    uint32_t colder = arena->hot;
-    arena->hot = index;
+    bool scarce = atomic_load_explicit(&arena->lane->owner->scarce, memory_order_relaxed);
+    uint32_t colder = scarce ? index : arena->hot;
+    arena->hot = scarce ? 0 : index;
     if (colder) gap__block_attach(arena, colder, GAP__IDLE);
   }
 }

@@ -60,7 +60,8 @@ static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__s
 static bool serve(struct ladder *l, enum gap__place_goal goal) {
   struct gap__policy_state *s = l->s;
   struct gap__spot spot;
-  struct gap__supply q = {.lane = l->lane, .soft = gap__soft_limit(s, l->req->bytes), .hard = gap__hard_limit(s)};
+  uint64_t soft = gap__soft_limit(s, l->req->bytes), hard = gap__hard_limit(s);
+  struct gap__supply q = {.lane = l->lane, .soft = soft, .firm = gap__firm_limit(soft, hard), .hard = hard};
   if (!find_spot(l, goal, &spot, &q.block)) return false;
   q.range = spot.range;
   bool limited = gap__held_pages(s) + spot.missing > q.hard;
@@ -78,8 +79,8 @@ static bool serve(struct ladder *l, enum gap__place_goal goal) {
 /* Does the small arena better look for a corner before it takes a whole page? In a private pool, whose pages stay, and
  * where there is hardly a page left. */
 static bool page_is_precious(const struct ladder *l) {
-  uint64_t held = gap__held_pages(l->s), hard = gap__hard_limit(l->s);
-  return atomic_load_explicit(&l->lane->pinned, memory_order_relaxed) || held + held / 64 >= hard;
+  return atomic_load_explicit(&l->lane->pinned, memory_order_relaxed) ||
+         atomic_load_explicit(&l->s->scarce, memory_order_relaxed);
 }
 
 static bool search(struct ladder *l) {
@@ -141,6 +142,7 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
     s->rung_count[GAP__RUNG_fail]++;
   }
   gap__figures_sample(s);
+  gap__limit_judge(s);
   gap__unlock(&s->lock);
   *block = l.block;
   return served ? 0 : GAP_ENOMEM;

@@ -44,7 +44,7 @@
 #define GAP__PAGE_UNITS ((uint32_t)1 << GAP__PAGE_UNIT_SHIFT)
 
 enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_COUNT };
-#define GAP__SMALL_UNITS 512u          /* largest request of the small arena: 256 KiB */
+#define GAP__SMALL_UNITS 128u          /* largest request of the small arena: 64 KiB */
 #define GAP__TORCH_SMALL_UNITS 2048u   /* torch's "small pool": up to 1 MiB; for the statistics only */
 
 enum gap__state {
@@ -99,7 +99,7 @@ struct gap__range {
   gap_addr base;
   struct gap__arena *arena;
   uint32_t pages;
-  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 2 MiB large */
+  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 256 KiB large */
   uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none */
   uint32_t *stamp;        /* page -> epoch of the last free that touched it */
   uint32_t *slot;         /* page -> mapping; guarded by the device lock */
@@ -188,6 +188,7 @@ struct gap__policy_state {
   struct gap__range *ranges;
   _Atomic(struct gap__lane *) lane_of[GAP__LANE_SLOTS]; /* open addressing by (stream, pool) */
   _Atomic bool plain_rounding;                   /* 512 B and nothing else */
+  _Atomic bool scarce;                           /* little more may be held: blocks merge at once, for better places */
 
   struct gap__lock lock; /* the device lock */
   /* guarded by it */

@@ -3,7 +3,8 @@
  * In order: lent mappings under the place whose chunk is idle are taken back (no driver call); idle chunks are stolen, least
  * recently used first, once growing would pass the soft limit; the rest is created.  A chunk of the same stream moves at
  * once: it is mapped at the new address while the old mapping stands (stream order), and the old one stays behind as a lent
- * mapping.  A chunk of another stream moves only after its epoch. */
+ * mapping.  A chunk of another stream moves when its epoch has completed; or, rather than growing beyond the firm limit,
+ * earlier: the asking stream is ordered behind that epoch's event on the device, and nobody waits on the host. */
 #include "core/supply.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include "core/limit.h"
 #include "core/place.h"
 
-enum { VICTIMS_MAX = 1 << 16, LOOT_MAX = 1 << 20, MAPPINGS_KEPT = 4 };
+enum { VICTIMS_MAX = 1 << 16, LOOT_MAX = 1 << 20, MAPPINGS_KEPT = 4, GRADE_SHARE = 16 };
 
 struct victim {
   uint32_t stamp; /* of the older end */
@@ -97,23 +98,28 @@ static uint32_t collect(struct gap__policy_state *s, const struct gap__lane *lan
 
 /* ---- taking ---- */
 
-/* Is the chunk that starts at `page` wholly inside [from, to), and may it move now? */
-static uint32_t takeable(const struct gap__policy_state *s, const struct gap__lane *lane, const struct gap__range *range,
-                         struct whole w, uint32_t page, bool from_high) {
+/* The highest epoch that a page of `owner` may carry to be taken for `lane`; `behind`: closed is enough. */
+static uint32_t epoch_allowed(const struct gap__lane *lane, const struct gap__lane *owner, bool behind) {
+  if (same_stream(lane, owner)) return UINT32_MAX;
+  return behind ? gap__lane_closed(owner) : owner->completed;
+}
+
+/* Pages of the chunk at `page` when it lies wholly inside [from, to) and carries no epoch beyond `epoch`; else 0. */
+static uint32_t takeable(const struct gap__policy_state *s, const struct gap__range *range, struct whole w, uint32_t page,
+                         bool from_high, uint32_t epoch) {
   const struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
   uint32_t pages = gap__chunk_at(s, m->chunk)->pages;
   if (m->page < w.from || m->page + pages > w.to) return 0;
   if (from_high ? m->page + pages - 1 != page : m->page != page) return 0;
-  const struct gap__lane *owner = range->arena->lane;
-  if (same_stream(lane, owner)) return pages;
   for (uint32_t i = 0; i < pages; i++)
-    if (range->stamp[m->page + i] > owner->completed) return 0;
+    if (range->stamp[m->page + i] > epoch) return 0;
   return pages;
 }
 
-/* Takes up to `want` pages from one end of an idle block; the chunks go to `loot`. Returns pages. */
-static uint32_t take_from(struct gap__policy_state *s, const struct gap__lane *lane, const struct victim *v, uint32_t want,
-                          uint32_t *loot, uint32_t *loot_count) {
+/* Takes up to `want` pages with epochs up to `epoch` from one end of an idle block; the chunks go to the scratch's loot.
+ * Returns pages. */
+static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, uint32_t epoch,
+                          uint32_t *loot_count) {
   struct gap__lane *owner = v->arena->lane;
   const struct gap__block *b = gap__block(owner, v->block);
   struct gap__range *range = gap__range_at(s, b->range);
@@ -124,9 +130,9 @@ static uint32_t take_from(struct gap__policy_state *s, const struct gap__lane *l
   uint32_t taken = 0, loot_before = *loot_count;
   while (taken < want && w.from + taken < w.to && *loot_count < LOOT_MAX) {
     uint32_t page = high ? w.to - 1 - taken : w.from + taken;
-    uint32_t pages = takeable(s, lane, range, w, page, high);
+    uint32_t pages = takeable(s, range, w, page, high, epoch);
     if (!pages) break;
-    loot[(*loot_count)++] = gap__mapping_at(s, range->slot[page])->chunk;
+    s->scratch->loot[(*loot_count)++] = gap__mapping_at(s, range->slot[page])->chunk;
     taken += pages;
   }
   uint32_t first = high ? w.to - taken : w.from;
@@ -135,10 +141,10 @@ static uint32_t take_from(struct gap__policy_state *s, const struct gap__lane *l
   return 0;
 }
 
-static void lock_others(struct gap__policy_state *s) {
+static void lock_all(struct gap__policy_state *s) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
 }
-static void unlock_others(struct gap__policy_state *s) {
+static void unlock_all(struct gap__policy_state *s) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__unlock(&lane->lock);
 }
 
@@ -149,15 +155,28 @@ static void refresh_epochs(struct gap__policy_state *s, const struct gap__lane *
   }
 }
 
+/* Orders the asking stream behind all that `owner` has closed. */
+static bool order_behind(const struct gap__lane *lane, const struct gap__lane *owner) {
+  if (same_stream(lane, owner) || !owner->mark_count) return true;
+  uint32_t last = (owner->mark_first + owner->mark_count - 1) % GAP__MARKS;
+  return gap__dev_stream_wait(lane->owner->dev, lane->stream, owner->marks[last].event) == 0;
+}
+
 /* Takes idle chunks worth `want` pages; returns how many pages they have. */
-static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, uint32_t *loot_count) {
+static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, bool behind,
+                      uint32_t *loot_count) {
   uint32_t taken = 0;
-  lock_others(s);
+  lock_all(s);
   refresh_epochs(s, lane);
   uint32_t count = collect(s, lane);
-  for (uint32_t i = 0; i < count && taken < want; i++)
-    taken += take_from(s, lane, &s->scratch->victims[i], want - taken, s->scratch->loot, loot_count);
-  unlock_others(s);
+  for (uint32_t i = 0; i < count && taken < want; i++) {
+    const struct victim *v = &s->scratch->victims[i];
+    const struct gap__lane *owner = v->arena->lane;
+    uint32_t epoch = epoch_allowed(lane, owner, behind);
+    if (behind && v->stamp <= epoch && !order_behind(lane, owner)) continue;
+    taken += take_from(s, v, want - taken, epoch, loot_count);
+  }
+  unlock_all(s);
   return taken;
 }
 
@@ -267,18 +286,13 @@ static int new_chunk(struct gap__policy_state *s, struct gap__range *range, uint
   return 0;
 }
 
-static uint32_t chunk_pages_max(const struct gap__policy_state *s) {
-  uint64_t pages = s->device->conf.chunk_max >> GAP__PAGE_SHIFT;
-  return pages ? (uint32_t)pages : 1;
-}
-
 static int access(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t pages) {
   if (!pages) return 0;
   return gap__dev_set_access(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)pages << GAP__PAGE_SHIFT);
 }
 
-int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
-  uint32_t done = 0, most = chunk_pages_max(s);
+int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages, uint32_t most) {
+  uint32_t done = 0;
   int rc = 0;
   while (done < pages && !rc) {
     uint32_t next = pages - done < most ? pages - done : most;
@@ -289,31 +303,90 @@ int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint3
   return rc ? rc : seen;
 }
 
+/* Are all addresses of a chunk out of use? `wait`: wait until they are. */
+static bool chunk_settled(const struct gap__policy_state *s, uint32_t chunk, bool wait) {
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next) {
+    const struct gap__mapping *mapping = gap__mapping_at(s, m);
+    const struct gap__range *range = gap__range_at(s, mapping->range);
+    struct gap__lane *lane = range->arena->lane;
+    uint32_t stamp = m == c->home ? 0 : mapping->stamp;
+    for (uint32_t i = 0; m == c->home && i < c->pages; i++)
+      if (range->stamp[mapping->page + i] > stamp) stamp = range->stamp[mapping->page + i];
+    if (lane->completed < stamp && (!wait || gap__lane_wait(lane, stamp))) return false;
+  }
+  return true;
+}
+
 /* ---- the whole supply ---- */
+
+static uint64_t room(uint64_t limit, uint64_t held) { return limit > held ? limit - held : 0; }
+
+/* Pages of a new chunk.  While memory is plenty a large block gets large chunks (they cost no more than small ones), at
+ * most a sixteenth of it so that little is trapped when a part of a chunk is idle; at the margin all are single pages. */
+static uint32_t grade(const struct gap__supply *q) {
+  const struct gap__policy_state *s = q->lane->owner;
+  uint32_t block = gap__block(q->lane, q->block)->len >> GAP__PAGE_UNIT_SHIFT;
+  uint32_t most = gap__limit_chunk_pages(s);
+  uint32_t pages = block / GRADE_SHARE;
+  return pages < 1 ? 1 : pages < most ? pages : most;
+}
 
 struct fill {
   uint32_t next, count; /* loot used and taken */
 };
 
-/* Fills the hole pages [from, to) (none has a home): stolen chunks first, then new ones, at most `*grow` pages. */
-static int fill_gap(struct gap__supply *q, struct fill *f, uint32_t from, uint32_t to, uint64_t *grow) {
+/* The next stolen chunk of at most `pages`, or 0: a larger one does not fit here. */
+static uint32_t next_loot(const struct gap__policy_state *s, struct fill *f, uint32_t pages) {
+  for (uint32_t i = f->next; i < f->count; i++) {
+    uint32_t chunk = s->scratch->loot[i];
+    if (gap__chunk_at(s, chunk)->pages > pages) continue;
+    s->scratch->loot[i] = s->scratch->loot[f->next];
+    s->scratch->loot[f->next++] = chunk;
+    return chunk;
+  }
+  return 0;
+}
+
+static int place_loot(struct gap__supply *q, uint32_t chunk, uint32_t page) {
   struct gap__policy_state *s = q->lane->owner;
-  uint32_t page = from;
+  uint32_t pages = gap__chunk_at(s, chunk)->pages;
+  for (uint32_t i = 0; i < pages; i++) {
+    int rc = vacate(s, q->range, page + i);
+    if (rc) return rc;
+  }
+  return move_chunk(q, chunk, page);
+}
+
+/* Gives stolen chunks that are too large for the gaps back to the driver, so that new ones of the right size stay within the
+ * soft limit. */
+static void recut(struct gap__supply *q, struct fill *f, uint32_t pages) {
+  struct gap__policy_state *s = q->lane->owner;
+  while (f->next < f->count && pages > room(q->soft, gap__held_pages(s))) {
+    uint32_t chunk = s->scratch->loot[f->count - 1], size = gap__chunk_at(s, chunk)->pages;
+    if (!chunk_settled(s, chunk, false) || gap__chunk_release(s, chunk)) return;
+    s->trimmed += size;
+    f->count--;
+  }
+}
+
+/* Fills the hole pages [from, to) (none has a home): stolen chunks first, then new ones within the hard limit. */
+static int fill_gap(struct gap__supply *q, struct fill *f, uint32_t from, uint32_t to) {
+  struct gap__policy_state *s = q->lane->owner;
+  uint32_t page = from, chunk;
   int rc = 0;
-  while (page < to && f->next < f->count && !rc) {
-    uint32_t chunk = s->scratch->loot[f->next], pages = gap__chunk_at(s, chunk)->pages;
-    if (pages > to - page) break;
-    for (uint32_t i = 0; i < pages && !rc; i++) rc = vacate(s, q->range, page + i);
-    if (rc || (rc = move_chunk(q, chunk, page))) break;
-    f->next++;
-    page += pages;
+  while (page < to && !rc && (chunk = next_loot(s, f, to - page)) != 0) {
+    rc = place_loot(q, chunk, page);
+    if (rc) f->next--; /* it goes back with the rest */
+    else page += gap__chunk_at(s, chunk)->pages;
   }
   int seen = access(s, q->range, from, page - from);
   if (!rc) rc = seen;
   if (rc || page == to) return rc;
-  if (to - page > *grow) return GAP_ENOMEM;
-  rc = gap__supply_new(s, q->range, page, to - page);
-  if (!rc) *grow -= to - page, q->grown += to - page;
+  recut(q, f, to - page);
+  if (to - page > room(q->hard, gap__held_pages(s))) return GAP_ENOMEM;
+  rc = gap__supply_new(s, q->range, page, to - page, grade(q));
+  if (!rc) q->grown += to - page;
   return rc;
 }
 
@@ -331,7 +404,13 @@ static uint32_t count_gaps(const struct gap__supply *q, uint32_t from, uint32_t 
   return missing;
 }
 
-static uint64_t room(uint64_t limit, uint64_t held) { return limit > held ? limit - held : 0; }
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* Steals what growing by `allowed` pages does not cover of `missing`. */
+static uint32_t steal_beyond(struct gap__supply *q, uint32_t missing, uint64_t allowed, bool behind, uint32_t *loot_count) {
+  if (missing <= allowed) return 0;
+  return steal(q->lane->owner, q->lane, missing - (uint32_t)allowed, behind, loot_count);
+}
 
 int gap__supply_pages(struct gap__supply *q) {
   struct gap__policy_state *s = q->lane->owner;
@@ -340,13 +419,12 @@ int gap__supply_pages(struct gap__supply *q) {
   claim_all(q, from, to);
 
   uint32_t missing = count_gaps(q, from, to);
-  uint64_t held = gap__held_pages(s), soft = room(q->soft, held), hard = room(q->hard, held);
-  uint32_t wanted = missing > soft ? missing - (uint32_t)soft : 0;
+  uint64_t held = gap__held_pages(s);
   struct fill f = {0};
-  uint32_t stolen = wanted ? steal(s, q->lane, wanted, &f.count) : 0;
-  uint64_t grow = missing > stolen ? missing - stolen : 0;
-  int rc = grow > hard ? GAP_ENOMEM : 0;
-  for (uint32_t end; !rc && next_gap(q, &from, &end, to); from = end) rc = fill_gap(q, &f, from, end, &grow);
+  uint32_t stolen = steal_beyond(q, missing, room(q->soft, held), false, &f.count);
+  stolen += steal_beyond(q, missing - smaller(stolen, missing), room(q->firm, held), true, &f.count);
+  int rc = missing > stolen && missing - stolen > room(q->hard, held) ? GAP_ENOMEM : 0;
+  for (uint32_t end; !rc && next_gap(q, &from, &end, to); from = end) rc = fill_gap(q, &f, from, end);
   put_back(s, f.next, f.count);
   return rc;
 }
@@ -355,7 +433,7 @@ int gap__supply_pages(struct gap__supply *q) {
 
 struct gap__lane *gap__supply_wait_for(struct gap__policy_state *s, const struct gap__lane *asking, uint32_t *epoch) {
   struct gap__lane *best = NULL;
-  lock_others(s);
+  lock_all(s);
   refresh_epochs(s, asking);
   uint32_t count = collect(s, asking);
   for (uint32_t i = 0; i < count; i++) {
@@ -365,22 +443,8 @@ struct gap__lane *gap__supply_wait_for(struct gap__policy_state *s, const struct
     best = lane;
     *epoch = mark;
   }
-  unlock_others(s);
+  unlock_all(s);
   return best;
-}
-
-static bool chunk_settled(const struct gap__policy_state *s, uint32_t chunk, bool wait) {
-  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
-  for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next) {
-    const struct gap__mapping *mapping = gap__mapping_at(s, m);
-    const struct gap__range *range = gap__range_at(s, mapping->range);
-    struct gap__lane *lane = range->arena->lane;
-    uint32_t stamp = m == c->home ? 0 : mapping->stamp;
-    for (uint32_t i = 0; m == c->home && i < c->pages; i++)
-      if (range->stamp[mapping->page + i] > stamp) stamp = range->stamp[mapping->page + i];
-    if (lane->completed < stamp && (!wait || gap__lane_wait(lane, stamp))) return false;
-  }
-  return true;
 }
 
 static bool in_scope(const struct gap__lane *lane, const gap_pool_id *pool) {
@@ -422,7 +486,7 @@ uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, ui
       }
       uint64_t taken = 0;
       for (uint32_t i = 0; i < victims && taken < excess; i++)
-        taken += take_from(s, lane, &s->scratch->victims[i], (uint32_t)(excess - taken), s->scratch->loot, &count);
+        taken += take_from(s, &s->scratch->victims[i], (uint32_t)(excess - taken), UINT32_MAX, &count);
       gap__unlock(&lane->lock);
       uint64_t released = release_loot(s, count, wait);
       total += released;

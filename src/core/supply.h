@@ -8,7 +8,7 @@ struct gap__supply {
   struct gap__lane *lane;   /* who asks */
   struct gap__range *range;
   uint32_t block;           /* RESERVED */
-  uint64_t soft, hard;      /* limits on held pages */
+  uint64_t soft, firm, hard; /* limits on held pages: grow, grow if nothing idle is ready, grow at all */
   uint32_t stolen, grown;   /* what was done, for the rung's counter */
 };
 
@@ -16,9 +16,9 @@ struct gap__supply {
  * usable); `dissolve` the block and try elsewhere or wait. */
 int gap__supply_pages(struct gap__supply *);
 
-/* Creates and maps chunks at `pages` pages of a range that have none; no lane lock needed. What was made before an error
+/* Creates and maps chunks of at most `most` pages at `pages` pages of a range that have none; no lane lock needed. What was made before an error
  * stays. */
-int gap__supply_new(struct gap__policy_state *, struct gap__range *, uint32_t page, uint32_t pages);
+int gap__supply_new(struct gap__policy_state *, struct gap__range *, uint32_t page, uint32_t pages, uint32_t most);
 
 /* Idle whole pages that could serve `lane` once their epochs have completed, and the lane to wait for first. */
 struct gap__lane *gap__supply_wait_for(struct gap__policy_state *, const struct gap__lane *, uint32_t *epoch);

@@ -91,6 +91,8 @@ int gap__dev_event_query(struct gap__dev *dev, gap__event event) { CHECKED(dev, 
 
 int gap__dev_event_wait(struct gap__dev *dev, gap__event event) { CHECKED(dev, event_wait, event); }
 
+int gap__dev_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event event) { CHECKED(dev, stream_wait, stream, event); }
+
 int gap__dev_stream_id(struct gap__dev *dev, gap_stream stream, uint64_t *out) { CHECKED(dev, stream_id, stream, out); }
 
 int gap__dev_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out) {

@@ -47,7 +47,7 @@ struct gap__dev_caps {
 /* Every driver call, for counters: GAP__CALL(name). */
 #define GAP__DEV_CALLS(X) \
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
-  X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) \
+  X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
   X(stream_id) X(stream_capturing) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info)
 
 enum gap__dev_call {
@@ -86,6 +86,8 @@ struct gap__dev_ops {
   int (*event_record)(struct gap__dev *, gap__event, gap_stream);
   int (*event_query)(struct gap__dev *, gap__event); /* GAP_OK complete, GAP_EAGAIN not yet */
   int (*event_wait)(struct gap__dev *, gap__event);  /* blocks the calling thread */
+  /* Work queued on the stream from now on runs after the event; nobody waits on the host. */
+  int (*stream_wait)(struct gap__dev *, gap_stream, gap__event);
 
   /* Streams. `stream_id` is unique over the life of the process, a handle is not. */
   int (*stream_id)(struct gap__dev *, gap_stream, uint64_t *out);
@@ -144,6 +146,7 @@ int gap__dev_event_destroy(struct gap__dev *, gap__event);
 int gap__dev_event_record(struct gap__dev *, gap__event, gap_stream);
 int gap__dev_event_query(struct gap__dev *, gap__event);
 int gap__dev_event_wait(struct gap__dev *, gap__event);
+int gap__dev_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__dev_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__dev_stream_capturing(struct gap__dev *, gap_stream, bool *out);
 int gap__dev_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);

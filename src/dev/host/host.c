@@ -83,6 +83,7 @@ static const struct gap__dev_ops ops = {
     .event_record = gap__host_event_record,
     .event_query = gap__host_event_query,
     .event_wait = gap__host_event_wait,
+    .stream_wait = gap__host_stream_wait,
     .stream_id = gap__host_stream_id,
     .stream_capturing = gap__host_stream_capturing,
     .copy = gap__host_copy,

@@ -84,7 +84,7 @@ static int queue_locked(struct host *host, struct host_op *op, gap_stream on) {
   uint32_t index = find_stream(host, on);
   if (index == 0 || !make_room(&host->streams[index])) return GAP_ENOMETA;
   op->sequence = ++host->sequence;
-  if (op->kind != OP_EVENT && !gap__host_hold(host, op)) return gap__host_misuse(host);
+  if (gap__host_touches_memory(op) && !gap__host_hold(host, op)) return gap__host_misuse(host);
   struct host_stream *stream = &host->streams[index];
   stream->ops[stream->first + stream->count++] = *op;
   run_if_automatic(host);
@@ -203,6 +203,18 @@ int gap__host_event_wait(struct gap__dev *dev, gap__event handle) {
   struct host *host = host_of(dev);
   pthread_mutex_lock(&host->lock);
   int rc = wait_locked(host, handle);
+  pthread_mutex_unlock(&host->lock);
+  return rc;
+}
+
+int gap__host_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event handle) {
+  struct host *host = host_of(dev);
+  pthread_mutex_lock(&host->lock);
+  struct host_event *event = find_event(host, handle);
+  uint32_t index = find_stream(host, stream);
+  int rc = !event ? gap__host_misuse(host) : !index ? GAP_ENOMETA : 0;
+  if (rc == 0 && (event->captured || host->streams[index].capturing)) rc = GAP_EDEVICE;
+  if (rc == 0) rc = queue_locked(host, &(struct host_op){.kind = OP_AWAIT, .event = handle, .value = event->recorded}, stream);
   pthread_mutex_unlock(&host->lock);
   return rc;
 }

@@ -68,7 +68,8 @@ static void act(struct host *host, const struct host_op *op) {
     case OP_COPY: memmove(bytes_at(op->addr), bytes_at(op->src), op->bytes); break;
     case OP_WRITE: __atomic_store_n((uint32_t *)(uintptr_t)op->addr, (uint32_t)op->value, __ATOMIC_RELEASE); break;
     case OP_EVENT: complete_event(host, op); break;
-    case OP_WAIT: break; /* the value is there */
+    case OP_WAIT:
+    case OP_AWAIT: break; /* what it waited for is there */
   }
 }
 
@@ -76,13 +77,19 @@ static bool value_there(const struct host_op *op) {
   return __atomic_load_n((const uint32_t *)(uintptr_t)op->addr, __ATOMIC_ACQUIRE) >= (uint32_t)op->value;
 }
 
+static bool event_there(struct host *host, const struct host_op *op) {
+  const struct host_event *event = gap__slab_at(&host->events, (uint32_t)op->event);
+  return event->generation != op->event >> 32 || event->done >= op->value; /* a destroyed event holds nobody up */
+}
+
 bool gap__host_execute(struct host *host, const struct host_op *op) {
   bool valid = range_usable(host, op->addr, op->bytes, op->sequence) &&
                (op->kind != OP_COPY || range_usable(host, op->src, op->bytes, op->sequence));
-  if (op->kind == OP_EVENT) valid = true;
+  if (!gap__host_touches_memory(op)) valid = true;
+  if (op->kind == OP_AWAIT && !event_there(host, op)) return false;
   if (valid && op->kind == OP_WAIT && !value_there(op)) return false;
   if (valid) act(host, op);
   else host->faults++; /* its memory was unmapped or replaced under it */
-  if (op->kind != OP_EVENT) let_go(host, op);
+  if (gap__host_touches_memory(op)) let_go(host, op);
   return true;
 }

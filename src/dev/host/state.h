@@ -40,7 +40,7 @@ struct host_event {
   bool captured;
 };
 
-enum host_op_kind { OP_FILL, OP_EXPECT, OP_COPY, OP_WRITE, OP_WAIT, OP_EVENT };
+enum host_op_kind { OP_FILL, OP_EXPECT, OP_COPY, OP_WRITE, OP_WAIT, OP_EVENT, OP_AWAIT };
 
 struct host_op {
   enum host_op_kind kind;
@@ -50,6 +50,9 @@ struct host_op {
   uint64_t sequence; /* when it was queued */
   gap__event event;
 };
+
+/* Events and waits for them touch no memory. */
+static inline bool gap__host_touches_memory(const struct host_op *op) { return op->kind != OP_EVENT && op->kind != OP_AWAIT; }
 
 struct host_stream { /* never reused */
   struct host_op *ops;
@@ -109,6 +112,7 @@ int gap__host_event_destroy(struct gap__dev *, gap__event);
 int gap__host_event_record(struct gap__dev *, gap__event, gap_stream);
 int gap__host_event_query(struct gap__dev *, gap__event);
 int gap__host_event_wait(struct gap__dev *, gap__event);
+int gap__host_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__host_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__host_stream_capturing(struct gap__dev *, gap_stream, bool *out);
 int gap__host_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);

@@ -93,6 +93,7 @@ int gap__sim_event_destroy(struct gap__dev *, gap__event);
 int gap__sim_event_record(struct gap__dev *, gap__event, gap_stream);
 int gap__sim_event_query(struct gap__dev *, gap__event);
 int gap__sim_event_wait(struct gap__dev *, gap__event);
+int gap__sim_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__sim_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__sim_stream_capturing(struct gap__dev *, gap_stream, bool *out);
 int gap__sim_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);

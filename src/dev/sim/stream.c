@@ -147,6 +147,29 @@ int gap__sim_event_wait(struct gap__dev *dev, gap__event handle) {
   return rc;
 }
 
+/* What is queued on the stream from now on completes after the event.  When a held event completes is not known: refused. */
+static int stream_wait_locked(struct sim *sim, gap_stream on, gap__event handle) {
+  struct sim_event *event = find_event(sim, handle);
+  if (!event) return GAP_EINVAL;
+  uint32_t index = find_stream(sim, on);
+  if (index == 0) return GAP_ENOMETA;
+  struct sim_stream *stream = stream_at(sim, index);
+  gap__sim_charge(sim, sim->params.prices->event_record_us);
+  if (event->captured || stream->capturing) return GAP_EDEVICE;
+  if (event->order == 0) return 0;
+  if (is_held(sim, event)) return GAP_ENOTSUP;
+  if (stream->tail_ns < event->complete_ns) stream->tail_ns = event->complete_ns;
+  return 0;
+}
+
+int gap__sim_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event handle) {
+  struct sim *sim = sim_of(dev);
+  gap__lock(&sim->lock);
+  int rc = stream_wait_locked(sim, stream, handle);
+  gap__unlock(&sim->lock);
+  return rc;
+}
+
 int gap__sim_stream_id(struct gap__dev *dev, gap_stream stream, uint64_t *out) {
   struct sim *sim = sim_of(dev);
   gap__lock(&sim->lock);
