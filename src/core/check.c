@@ -98,6 +98,14 @@ static uint32_t bin_length(const struct gap__lane *lane, const struct gap__bins 
   return count;
 }
 
+/* Blocks kept whole: in the front of the small arena and in the hot slot of the large one. */
+static uint32_t cached_length(const struct gap__lane *lane) {
+  uint32_t count = lane->arena[GAP__ARENA_LARGE].hot != 0;
+  for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++)
+    for (uint32_t i = lane->arena[GAP__ARENA_SMALL].front[units]; i; i = gap__block(lane, i)->link_next) count++;
+  return count;
+}
+
 static void check_lane(struct report *r, struct gap__lane *lane, struct census *c) {
   struct gap__policy_state *s = lane->owner;
   int64_t runs_before[GAP__ARENA_COUNT] = {c->runs[0], c->runs[1]};
@@ -112,6 +120,7 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
       fail(r, "arena: idle blocks in the ranges, in the bins and in the counters differ");
     if (c->hole_count[kind] != arena->hole_count) fail(r, "arena: holes in the ranges and in the list differ");
   }
+  if (c->cached != cached_length(lane)) fail(r, "lane: %u blocks are kept whole, %u can be found", c->cached, cached_length(lane));
   for (int kind = 0; kind < 2; kind++) {
     const struct gap__tally *t = &lane->tally[kind];
     if (t->count != c->count[kind] || t->bytes != c->bytes[kind] || t->requested != c->requested[kind] ||

@@ -62,7 +62,9 @@ static uint64_t configured_cap(const struct gap__device *dev) {
   const struct gap__conf *conf = &dev->conf;
   if (conf->max_memory.bytes) return conf->max_memory.bytes;
   if (conf->max_memory.fraction > 0) return fraction_of(dev, conf->max_memory.fraction);
-  return conf->per_process_memory_fraction < 1 ? fraction_of(dev, conf->per_process_memory_fraction) : 0;
+  if (conf->per_process_memory_fraction >= 1) return 0;
+  uint64_t bytes = fraction_of(dev, conf->per_process_memory_fraction);
+  return bytes ? bytes : 1; /* nothing at all; 0 would mean no cap */
 }
 
 static int tell_strategies(struct gap__device *dev) {

@@ -223,12 +223,26 @@ uint32_t gap__pending_poll(struct gap__policy_state *s) {
   return completed;
 }
 
+/* Can its end be waited for? Not while a stream is being captured. */
+static bool uses_recorded(struct gap__policy_state *s, uint32_t uses) {
+  for (uint32_t i = uses; i; i = use_at(s, i)->next)
+    if (!use_at(s, i)->event) return false;
+  return true;
+}
+
+static struct gap__pending *first_waitable(struct gap__policy_state *s) {
+  for (uint32_t i = 0; i < s->pending_count; i++) {
+    struct gap__pending *p = &s->pending[(s->pending_first + i) % s->pending_capacity];
+    if (uses_recorded(s, p->uses)) return p;
+  }
+  return NULL;
+}
+
 bool gap__pending_wait(struct gap__policy_state *s) {
-  if (!s->pending_count) return false;
+  struct gap__pending *p = first_waitable(s);
+  if (!p) return false;
   uint64_t began = gap__dev_now_ns(s->dev);
-  struct gap__pending *p = &s->pending[s->pending_first];
-  for (uint32_t i = p->uses; i; i = use_at(s, i)->next)
-    if (use_at(s, i)->event) gap__dev_event_wait(s->dev, use_at(s, i)->event);
+  for (uint32_t i = p->uses; i; i = use_at(s, i)->next) gap__dev_event_wait(s->dev, use_at(s, i)->event);
   s->stalls++;
   s->stall_ns += (int64_t)(gap__dev_now_ns(s->dev) - began);
   return gap__pending_poll(s) > 0;

@@ -62,7 +62,7 @@ void gap__event_give(struct gap__policy_state *, gap__event);
 int gap__pending_add(struct gap__lane *, uint32_t block, uint32_t uses);
 /* Frees the blocks whose events have completed; expects no lane lock. Returns how many. */
 uint32_t gap__pending_poll(struct gap__policy_state *);
-/* Waits for the pending block that was freed first.  False: there is none. */
+/* Waits for the pending block that was freed first, of those whose events are recorded.  False: there is none. */
 bool gap__pending_wait(struct gap__policy_state *);
 
 #endif

@@ -10,15 +10,18 @@ uint64_t gap__held_pages(const struct gap__policy_state *s) {
   return atomic_load_explicit(&s->device->held_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;
 }
 
+/* UINT64_MAX: no cap.  A cap below a page allows none. */
 static uint64_t cap_pages(const struct gap__policy_state *s) {
-  return atomic_load_explicit(&s->device->cap_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;
+  uint64_t bytes = atomic_load_explicit(&s->device->cap_bytes, memory_order_relaxed);
+  return bytes ? bytes >> GAP__PAGE_SHIFT : UINT64_MAX;
 }
+static bool capped(const struct gap__policy_state *s) { return cap_pages(s) != UINT64_MAX; }
 
 static uint64_t reserve_pages(const struct gap__policy_state *s) {
   const struct gap__conf_amount *r = &s->device->conf.reserve;
   uint64_t bytes = r->bytes;
   if (r->fraction > 0) bytes = (uint64_t)(r->fraction * (double)s->dev->caps.total_bytes);
-  else if (!r->given && !cap_pages(s)) bytes = RESERVE_DEFAULT;
+  else if (!r->given && !capped(s)) bytes = RESERVE_DEFAULT;
   return bytes >> GAP__PAGE_SHIFT;
 }
 
@@ -37,16 +40,21 @@ static uint64_t driver_limit(struct gap__policy_state *s, uint64_t reserve) {
 
 uint64_t gap__hard_limit(struct gap__policy_state *s) {
   uint64_t cap = cap_pages(s), reserve = reserve_pages(s);
-  if (!reserve) return cap ? cap : UINT64_MAX;
+  if (!reserve && !s->driver_refused) return cap;
   uint64_t driver = driver_limit(s, reserve);
-  return cap && cap < driver ? cap : driver;
+  return cap < driver ? cap : driver;
+}
+
+uint64_t gap__limit_most(struct gap__policy_state *s) {
+  uint64_t hard = gap__hard_limit(s), card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
+  return hard < card ? hard : card;
 }
 
 uint32_t gap__limit_chunk_pages(const struct gap__policy_state *s) {
   uint64_t chosen = s->device->conf.chunk_max >> GAP__PAGE_SHIFT, card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
   if (chosen > 1) return (uint32_t)chosen;
   uint64_t held = gap__held_pages(s), part = held / PLENTY_SHARE;
-  if (cap_pages(s) || held >= card / 2 || part < 1) return 1;
+  if (capped(s) || held >= card / 2 || part < 1) return 1;
   return part < PLENTY_PAGES ? (uint32_t)part : PLENTY_PAGES;
 }
 
@@ -55,11 +63,13 @@ void gap__limit_judge(struct gap__policy_state *s) {
   atomic_store_explicit(&s->scarce, hard != UINT64_MAX && held + held / 4 >= hard, memory_order_relaxed);
 }
 
-void gap__limit_refused(struct gap__policy_state *s) { s->driver_limit = 0; }
+void gap__limit_refused(struct gap__policy_state *s) {
+  s->driver_limit = 0;
+  s->driver_refused = true;
+}
 
 uint64_t gap__soft_limit(struct gap__policy_state *s, uint64_t request_bytes) {
-  uint64_t cap = cap_pages(s);
-  if (cap) return cap;
+  if (capped(s)) return gap__hard_limit(s);
   int64_t live = gap__tally_live_bytes(s) + (int64_t)request_bytes;
   if (live < s->peak.active_bytes[0]) live = s->peak.active_bytes[0];
   double limit = s->device->conf.grow_limit * (double)live / (double)GAP__PAGE;

@@ -9,6 +9,8 @@
 uint64_t gap__held_pages(const struct gap__policy_state *);
 /* The cap; without one what the driver has left, less the reserve. */
 uint64_t gap__hard_limit(struct gap__policy_state *);
+/* What can be held at all: the hard limit, at most the card. */
+uint64_t gap__limit_most(struct gap__policy_state *);
 /* Up to here growing is preferred to stealing: the cap, else grow_limit x the peak of live bytes. */
 uint64_t gap__soft_limit(struct gap__policy_state *, uint64_t request_bytes);
 /* Up to here growing is preferred to ordering one stream behind another: a little beyond the soft limit. */
@@ -22,7 +24,7 @@ static inline uint64_t gap__firm_limit(uint64_t soft, uint64_t hard) {
 uint32_t gap__limit_chunk_pages(const struct gap__policy_state *);
 /* After held has changed: is memory scarce now? */
 void gap__limit_judge(struct gap__policy_state *);
-/* The driver refused: forget what it said earlier. */
+/* The driver refused: forget what it said earlier, and ask it from now on although a cap is set. */
 void gap__limit_refused(struct gap__policy_state *);
 
 #endif

@@ -24,7 +24,7 @@ enum { CREDIT_RETRY = 64, RANGES_MAX = 65536, CHUNKS_MAX = 1 << 22, MAPPINGS_MAX
 static inline bool is_small(uint64_t units) { return units <= GAP__SMALL_UNITS; }
 
 /* A cached block of exactly this length. */
-static inline uint32_t take_cached(struct gap__lane *lane, uint32_t units) {
+static inline uint32_t take_cached(struct gap__lane *lane, uint64_t units) {
   if (is_small(units)) {
     struct gap__arena *arena = &lane->arena[GAP__ARENA_SMALL];
     uint32_t index = arena->front[units];
@@ -73,9 +73,9 @@ static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id poo
   uint64_t units = units_of(s, bytes);
 
   gap__lock(&lane->lock);
-  uint32_t index = take_cached(lane, (uint32_t)units);
-  if (!index) index = take_idle(lane, (uint32_t)units);
-  if (__builtin_expect(!index || units > UNITS_MAX, 0)) {
+  uint32_t index = take_cached(lane, units);
+  if (!index && units <= UNITS_MAX) index = take_idle(lane, (uint32_t)units);
+  if (__builtin_expect(!index, 0)) {
     gap__unlock(&lane->lock);
     if ((rc = climb(lane, units, bytes, &index))) return rc;
     gap__lock(&lane->lock);
@@ -100,9 +100,10 @@ static inline void cache(struct gap__arena *arena, uint32_t index, struct gap__b
     arena->front[b->len] = index;
   } else {
     bool scarce = atomic_load_explicit(&arena->lane->owner->scarce, memory_order_relaxed);
-    uint32_t colder = scarce ? index : arena->hot;
+    uint32_t colder = arena->hot;
     arena->hot = scarce ? 0 : index;
     if (colder) gap__block_attach(arena, colder, GAP__IDLE);
+    if (scarce) gap__block_attach(arena, index, GAP__IDLE);
   }
 }
 
@@ -215,8 +216,8 @@ static int configure(struct gap__policy_state *s) {
   for (int i = 0; i < 16; i++) plain = plain && conf->roundup_power2_divisions[i] <= 1;
   atomic_store(&s->plain_rounding, plain);
   gap__lock(&s->lock);
-  uint64_t cap = atomic_load(&s->device->cap_bytes) >> GAP__PAGE_SHIFT;
-  if (cap && gap__held_pages(s) > cap) gap__trim_idle(s, NULL, cap, true);
+  uint64_t cap = atomic_load(&s->device->cap_bytes);
+  if (cap && gap__held_pages(s) > cap >> GAP__PAGE_SHIFT) gap__trim_idle(s, NULL, cap >> GAP__PAGE_SHIFT, true);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   return 0;

@@ -60,6 +60,7 @@ static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__s
 static bool serve(struct ladder *l, enum gap__place_goal goal) {
   struct gap__policy_state *s = l->s;
   struct gap__spot spot;
+  if (l->req->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(s)) return false; /* do not look for addresses in vain */
   uint64_t soft = gap__soft_limit(s, l->req->bytes), hard = gap__hard_limit(s);
   struct gap__supply q = {.lane = l->lane, .soft = soft, .firm = gap__firm_limit(soft, hard), .hard = hard};
   if (!find_spot(l, goal, &spot, &q.block)) return false;
@@ -119,7 +120,9 @@ static bool climb(struct ladder *l) {
       l->s->rung_count[GAP__RUNG_wait]++;
       return true;
     }
-  return call_back(l) && search(l);
+  if (!call_back(l) || !search(l)) return false;
+  l->s->rung_count[GAP__RUNG_callbacks]++;
+  return true;
 }
 
 int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_t *block) {

@@ -208,13 +208,14 @@ struct gap__policy_state {
   struct gap__scratch *scratch; /* of one slow path: reclaim.c */
   struct gap__arena *_Atomic ahead; /* where the page maker works; NULL: nowhere */
   uint32_t ahead_pages;        /* how many ready pages it keeps there */
-  uint64_t ahead_until_ns;     /* it stops then unless something grows */
+  _Atomic uint64_t ahead_until_ns; /* it stops then unless something grows */
   bool maker_running, maker_stop; /* maker_stop: guarded by maker_mutex */
   pthread_t maker_thread;
   pthread_mutex_t maker_mutex;
   pthread_cond_t maker_wake;
   uint64_t driver_limit;       /* pages that could be held when the driver was last asked */
   uint64_t driver_asked;       /* pages held at that time */
+  bool driver_refused;         /* it has less than the cap promised */
 
   /* device-wide figures; guarded by the device lock */
   struct gap__peaks {

@@ -199,6 +199,13 @@ static void put_back(struct gap__policy_state *s, uint32_t first, uint32_t count
 
 /* ---- lent mappings under the place ---- */
 
+/* The device may use these chunks at their old addresses still.  Should the place be given up before it is handed out, its
+ * pages are as good as freed now: not ready for other streams before this lane's open epoch has passed. Lane lock held. */
+static void stamp_unsettled(struct gap__lane *lane, struct gap__range *range, uint32_t page, uint32_t pages) {
+  gap__range_stamp(range, page << GAP__PAGE_UNIT_SHIFT, pages << GAP__PAGE_UNIT_SHIFT, lane->epoch);
+  if (lane->credit == GAP__EPOCH_FREES) lane->credit--; /* the epoch is no longer empty */
+}
+
 /* Takes back the chunk of a lent mapping when it is idle at its home in the asking lane, whose lock is held. */
 static bool claim(struct gap__supply *q, uint32_t mapping) {
   struct gap__policy_state *s = q->lane->owner;
@@ -214,6 +221,7 @@ static bool claim(struct gap__supply *q, uint32_t mapping) {
   uint32_t idle = gap__block_covering(range, home->page << GAP__PAGE_UNIT_SHIFT);
   if (gap__arena_withdraw(range->arena, idle, home->page, c->pages)) return false;
   gap__chunk_rehome(s, mapping);
+  stamp_unsettled(q->lane, q->range, m->page, c->pages);
   s->claimed += c->pages;
   s->stolen += c->pages;
   q->stolen += c->pages;
@@ -234,6 +242,7 @@ static int vacate(struct gap__policy_state *s, struct gap__range *range, uint32_
   uint32_t m = range->slot[page];
   if (!m) return 0;
   if (!gap__mapping_settled(s, m)) {
+    if (atomic_load_explicit(&range->arena->lane->pinned, memory_order_relaxed)) return GAP_ENOMEM; /* a graph may use it */
     int rc = gap__lane_wait(range->arena->lane, gap__mapping_at(s, m)->stamp);
     if (rc) return rc;
   }
@@ -259,14 +268,18 @@ static int prune(struct gap__policy_state *s, uint32_t chunk) {
 static int move_chunk(struct gap__supply *q, uint32_t chunk, uint32_t page) {
   struct gap__policy_state *s = q->lane->owner;
   const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
-  const struct gap__mapping *home = gap__mapping_at(s, c->home);
-  const struct gap__range *old = gap__range_at(s, home->range);
-  bool early = old->stamp[home->page] > old->arena->lane->completed;
-  uint32_t mapping;
+  uint32_t left = c->home, mapping;
   int rc = prune(s, chunk);
   if (!rc) rc = gap__chunk_map(s, chunk, q->range, page, &mapping);
   if (rc) return rc;
   gap__chunk_rehome(s, mapping);
+  const struct gap__mapping *old = gap__mapping_at(s, left);
+  bool early = old->stamp > gap__range_at(s, old->range)->arena->lane->completed;
+  if (early) {
+    gap__lock(&q->lane->lock);
+    stamp_unsettled(q->lane, q->range, page, c->pages);
+    gap__unlock(&q->lane->lock);
+  }
   s->device_allocs++;
   s->stolen += c->pages;
   s->stolen_alias += early ? c->pages : 0;
@@ -310,6 +323,7 @@ static bool chunk_settled(const struct gap__policy_state *s, uint32_t chunk, boo
     const struct gap__mapping *mapping = gap__mapping_at(s, m);
     const struct gap__range *range = gap__range_at(s, mapping->range);
     struct gap__lane *lane = range->arena->lane;
+    if (m == c->home && atomic_load_explicit(&lane->pinned, memory_order_relaxed)) return false;
     uint32_t stamp = m == c->home ? 0 : mapping->stamp;
     for (uint32_t i = 0; m == c->home && i < c->pages; i++)
       if (range->stamp[mapping->page + i] > stamp) stamp = range->stamp[mapping->page + i];
@@ -448,8 +462,8 @@ struct gap__lane *gap__supply_wait_for(struct gap__policy_state *s, const struct
 }
 
 static bool in_scope(const struct gap__lane *lane, const gap_pool_id *pool) {
-  if (!pool) return !atomic_load_explicit(&lane->pinned, memory_order_relaxed);
-  return lane->pool.first == pool->first && lane->pool.second == pool->second;
+  if (atomic_load_explicit(&lane->pinned, memory_order_relaxed)) return false; /* a graph may use what looks idle */
+  return !pool || (lane->pool.first == pool->first && lane->pool.second == pool->second);
 }
 
 /* Releases what was taken from one idle block. Returns pages. */

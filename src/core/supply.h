@@ -24,7 +24,7 @@ int gap__supply_new(struct gap__policy_state *, struct gap__range *, uint32_t pa
 struct gap__lane *gap__supply_wait_for(struct gap__policy_state *, const struct gap__lane *, uint32_t *epoch);
 
 /* Gives idle chunks back to the driver until at most `keep_pages` are held; under the device lock, no lane lock held.
- * `pool` NULL: all lanes that are not pinned; else only that pool's.  Waits for epochs where `wait`. Returns pages. */
+ * `pool` NULL: all lanes that are not pinned; else only that pool's, unless it is pinned.  Waits for epochs where `wait`. Returns pages. */
 uint64_t gap__trim_idle(struct gap__policy_state *, const gap_pool_id *pool, uint64_t keep_pages, bool wait);
 
 int gap__scratch_create(struct gap__policy_state *);

@@ -104,9 +104,11 @@ void gap__tally_trip(struct gap__policy_state *s, struct gap__lane *favoured) {
 
 int64_t gap__tally_live_bytes(const struct gap__policy_state *s) {
   int64_t bytes = 0;
-  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
-    for (int kind = 0; kind < 2; kind++)
-      bytes += __atomic_load_n(&lane->tally[kind].bytes, __ATOMIC_RELAXED) + lane->tally[kind].pending_bytes;
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lock(&lane->lock);
+    for (int kind = 0; kind < 2; kind++) bytes += lane->tally[kind].bytes + lane->tally[kind].pending_bytes;
+    gap__unlock(&lane->lock);
+  }
   return bytes;
 }
 

@@ -38,7 +38,7 @@ void gap__tally_complete(struct gap__lane *, const struct gap__block *);
 /* Raises the device's peaks and shares the slack out again; under the device lock, no lane lock held.  `favoured` (or
  * NULL) gets the larger share. */
 void gap__tally_trip(struct gap__policy_state *, struct gap__lane *favoured);
-/* Bytes live or pending on the device now; exact only while nothing runs. */
+/* Bytes live or pending on the device now; exact only while nothing runs.  Device lock held, no lane lock. */
 int64_t gap__tally_live_bytes(const struct gap__policy_state *);
 void gap__tally_stats(struct gap__policy_state *, struct gap__stats *);
 void gap__tally_reset(struct gap__policy_state *, bool peaks, bool accumulated);

@@ -16,7 +16,8 @@ static double pin_cost(uint64_t bytes) { return PIN_US_PER_MIB * (double)bytes /
 
 /* Recorded segments may lie where windows would: those are stepped over. */
 static gap_addr find_window(struct sim *sim, uint64_t bytes, uint64_t align) {
-  gap_addr addr = gap__space_find(&sim->space, WINDOWS_FIRST, WINDOWS_END, bytes, align), taken;
+  gap_addr first = WINDOWS_FIRST + ((gap_addr)(sim->dev.ordinal & 7) << 43); /* one address never names two cards */
+  gap_addr addr = gap__space_find(&sim->space, first, WINDOWS_END, bytes, align), taken;
   while (addr && (taken = gap__space_first(&sim->space, addr, bytes)) != 0) {
     gap_addr after = taken + mapping_at(sim, gap__space_at(&sim->space, taken))->bytes;
     addr = gap__space_find(&sim->space, after, WINDOWS_END, bytes, align);
