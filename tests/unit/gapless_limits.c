@@ -1,0 +1,173 @@
+/* Caps, the reserve left to neighbours, and address windows that the driver refuses. */
+#include <math.h>
+
+#include "support/gapless_try.h"
+
+static void cap_by_bytes(void **state) {
+  (void)state;
+  struct try t = try_sim("");
+  try_cap(&t, 64 * MIB);
+  gap_addr a = try_get(&t, 0, 40 * MIB), b = try_get(&t, STREAM_A, 24 * MIB);
+  assert_int_equal(try_held(&t), 64 * MIB);
+  try_refuse(&t, STREAM_B, 1, GAP_ENOMEM);
+  try_cap(&t, 66 * MIB);
+  gap_addr c = try_get(&t, STREAM_B, 2 * MIB);
+  assert_int_equal(try_stats(&t)->cap_bytes, 66 * MIB);
+  assert_int_equal(gap__sim_chunk_bytes(t.dev), 66 * MIB);
+  try_give(&t, a), try_give(&t, b), try_give(&t, c);
+  try_end(&t);
+}
+
+/* A cap that is not a whole number of pages holds whole pages below it; a cap below a page holds none. */
+static void caps_beside_pages(void **state) {
+  (void)state;
+  struct try t = try_sim("");
+  try_cap(&t, 5 * MIB);
+  try_refuse(&t, 0, 5 * MIB, GAP_ENOMEM);
+  try_give(&t, try_get(&t, 0, 4 * MIB));
+  try_cap(&t, PAGE - 1);
+  try_trim(&t);
+  try_refuse(&t, 0, 1, GAP_ENOMEM);
+  try_cap(&t, 1);
+  try_refuse(&t, 0, 1, GAP_ENOMEM);
+  assert_int_equal(try_held(&t), 0);
+  try_cap(&t, 0);
+  try_give(&t, try_get(&t, 0, 100 * MIB));
+  try_end(&t);
+}
+
+static void cap_by_fraction(void **state) {
+  (void)state;
+  struct try t = try_sim("");
+  assert_int_equal(gap__heap_set_fraction(t.heap, 0, 0.25), 0);
+  assert_int_equal(try_stats(&t)->cap_bytes, GIB);
+  try_refuse(&t, 0, GIB + 1, GAP_ENOMEM);
+  try_give(&t, try_get(&t, 0, GIB));
+  assert_int_equal(gap__heap_set_fraction(t.heap, 0, -0.1), GAP_EINVAL);
+  assert_int_equal(gap__heap_set_fraction(t.heap, 0, 1.01), GAP_EINVAL);
+  assert_int_equal(gap__heap_set_fraction(t.heap, 0, (double)NAN), GAP_EINVAL);
+  assert_int_equal(try_stats(&t)->cap_bytes, GIB);
+  try_trim(&t);
+  assert_int_equal(gap__heap_set_fraction(t.heap, 0, 0), 0);
+  try_refuse(&t, 0, 512, GAP_ENOMEM); /* nothing, not everything */
+  try_end(&t);
+}
+
+/* Idle memory goes at once, what is live stays, nothing new is served until it fits. */
+static void cap_below_live(void **state) {
+  (void)state;
+  struct try t = try_sim("");
+  gap_addr live = try_get(&t, 0, 40 * MIB), idle = try_get(&t, 0, 40 * MIB);
+  try_give(&t, idle);
+  try_cap(&t, 20 * MIB);
+  assert_int_equal(try_held(&t), 40 * MIB);
+  try_refuse(&t, 0, 2 * MIB, GAP_ENOMEM);
+  try_refuse(&t, STREAM_A, 512, GAP_ENOMEM);
+  try_give(&t, live);
+  gap_addr a = try_get(&t, 0, 20 * MIB);
+  try_cap(&t, 20 * MIB);
+  assert_true(try_held(&t) <= 20 * MIB);
+  try_refuse(&t, 0, 2 * MIB, GAP_ENOMEM);
+  try_give(&t, a);
+  try_end(&t);
+}
+
+/* Without a cap 512 MiB stay free for others; a neighbour that comes later is respected. */
+static void reserve(void **state) {
+  (void)state;
+  struct gap__sim_params card = {.total_bytes = 2 * GIB};
+  struct try t = try_sim_with(&card, "", GAP__MAKER_OFF);
+  try_refuse(&t, 0, 1537 * MIB, GAP_ENOMEM);
+  gap_addr a = try_get(&t, 0, 1000 * MIB);
+  gap__sim_neighbour_set(t.dev, 400 * MIB);
+  try_refuse(&t, STREAM_A, 200 * MIB, GAP_ENOMEM);
+  gap_addr b = try_get(&t, STREAM_A, 130 * MIB);
+  uint64_t free_bytes, total;
+  assert_int_equal(gap__dev_mem_info(t.dev, &free_bytes, &total), 0);
+  assert_true(free_bytes >= 512 * MIB);
+  try_give(&t, a), try_give(&t, b);
+  try_end(&t);
+
+  t = try_sim_with(&card, "reserve:0", GAP__MAKER_OFF);
+  try_give(&t, try_get(&t, 0, 2 * GIB));
+  try_end(&t);
+  t = try_sim_with(&card, "reserve:1GiB", GAP__MAKER_OFF);
+  try_refuse(&t, 0, GIB + 1, GAP_ENOMEM);
+  try_give(&t, try_get(&t, 0, GIB));
+  try_end(&t);
+}
+
+/* The driver has less than the cap allows: idle pages serve instead, and a refusal is an ordinary failure. */
+static void driver_refuses_below_the_cap(void **state) {
+  (void)state;
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = 100 * MIB}, "", GAP__MAKER_OFF);
+  try_cap(&t, GIB);
+  gap_addr a = try_get(&t, STREAM_A, 60 * MIB);
+  try_refuse(&t, STREAM_B, 60 * MIB, GAP_ENOMEM);
+  try_check(&t);
+  try_give(&t, a);
+  gap__sim_clock_advance(t.dev, 1000000);
+  gap_addr b = try_get(&t, STREAM_B, 90 * MIB);
+  assert_true(try_held(&t) <= 100 * MIB);
+  try_give(&t, b);
+  try_end(&t);
+}
+
+static void windows_of_64_mib(void **state) {
+  (void)state;
+  struct gap__sim_params card = {.total_bytes = 4 * GIB, .window_max_bytes = 64 * MIB};
+  struct try t = try_sim_with(&card, "", GAP__MAKER_OFF);
+  gap_addr at[40];
+  for (int i = 0; i < 40; i++) at[i] = try_get(&t, 0, (uint64_t)(i + 1) * MIB);
+  try_refuse(&t, 0, 65 * MIB, GAP_ENOMEM);
+  try_check(&t);
+  for (int i = 0; i < 40; i += 2) try_give(&t, at[i]);
+  for (int i = 0; i < 40; i += 2) at[i] = try_get(&t, STREAM_A, 33 * MIB);
+  for (int i = 0; i < 40; i++) try_give(&t, at[i]);
+  try_end(&t);
+}
+
+static void no_windows(void **state) {
+  (void)state;
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = GIB, .window_max_bytes = 1}, "", GAP__MAKER_OFF);
+  try_refuse(&t, 0, 512, GAP_ENOMEM);
+  assert_int_equal(try_held(&t), 0);
+  try_end(&t);
+}
+
+static void address_budget(void **state) {
+  (void)state;
+  struct gap__sim_params card = {.total_bytes = 4 * GIB, .address_budget_bytes = 256 * MIB};
+  struct try t = try_sim_with(&card, "", GAP__MAKER_OFF);
+  gap_addr a = try_get(&t, 0, 100 * MIB);
+  for (int i = 0; i < 50; i++) {
+    try_give(&t, a);
+    a = try_get(&t, 0, 20 * MIB + (uint64_t)i * MIB);
+    try_check(&t);
+  }
+  try_give(&t, a);
+  try_end(&t);
+}
+
+/* 80 streams of one card stay far below an eighth of 64 TiB. */
+static void addresses_of_many_streams(void **state) {
+  (void)state;
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = 192 * GIB}, "", GAP__MAKER_OFF);
+  for (gap_stream s = 3; s < 163; s++) {
+    try_get(&t, s * 64, 4096);
+    try_get(&t, s * 64, 64 * MIB);
+  }
+  assert_true(try_state(&t)->address_bytes < (uint64_t)8 << 40);
+  try_end(&t);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(cap_by_bytes),    cmocka_unit_test(caps_beside_pages),
+      cmocka_unit_test(cap_by_fraction), cmocka_unit_test(cap_below_live),
+      cmocka_unit_test(reserve),         cmocka_unit_test(driver_refuses_below_the_cap),
+      cmocka_unit_test(no_windows),      cmocka_unit_test(windows_of_64_mib),
+      cmocka_unit_test(address_budget),  cmocka_unit_test(addresses_of_many_streams),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
