@@ -4,7 +4,7 @@
 #include "core/tally.h"
 
 #define RESERVE_DEFAULT ((uint64_t)512 << 20)
-enum { PLENTY_PAGES = 16, PLENTY_SHARE = 1024, ASK_AGAIN_PAGES = 256 }; /* growth after which the driver is asked again what is free */
+enum { PLENTY_PAGES = 16, PLENTY_SHARE = 1024, THRASH_PRICE = 16, THRASH_FORGIVE = 64, ASK_AGAIN_PAGES = 256 }; /* growth after which the driver is asked again what is free */
 
 uint64_t gap__held_pages(const struct gap__policy_state *s) {
   return atomic_load_explicit(&s->device->held_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;
@@ -68,11 +68,31 @@ void gap__limit_refused(struct gap__policy_state *s) {
   s->driver_refused = true;
 }
 
+static int64_t allocated_pages(const struct gap__policy_state *s) {
+  int64_t bytes = 0;
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = 0; kind < 2; kind++) bytes += __atomic_load_n(&lane->tally[kind].bytes_total, __ATOMIC_RELAXED);
+  return bytes >> GAP__PAGE_SHIFT;
+}
+
+/* A page that is stolen again and again costs more than one page more: after the program has stolen four times what it
+ * holds, the limit gives way by a page for each THRASH_PRICE stolen.  Steals are forgiven as memory is allocated, so that
+ * only a program that steals more than a page for each THRASH_FORGIVE allocated ones gets there. */
+static int64_t thrash_allowance(struct gap__policy_state *s) {
+  int64_t allocated = allocated_pages(s), since = allocated - s->thrash_allocated;
+  s->thrash += s->stolen - s->thrash_stolen - (since > 0 ? since : 0) / THRASH_FORGIVE;
+  if (s->thrash < 0) s->thrash = 0;
+  if (since < 0 || since >= THRASH_FORGIVE) s->thrash_allocated = allocated;
+  s->thrash_stolen = s->stolen;
+  int64_t excess = s->thrash - 4 * (int64_t)gap__held_pages(s);
+  return excess > 0 ? excess / THRASH_PRICE : 0;
+}
+
 uint64_t gap__soft_limit(struct gap__policy_state *s, uint64_t request_bytes) {
   if (capped(s)) return gap__hard_limit(s);
   int64_t live = gap__tally_live_bytes(s) + (int64_t)request_bytes;
   if (live < s->peak.active_bytes[0]) live = s->peak.active_bytes[0];
-  double limit = s->device->conf.grow_limit * (double)live / (double)GAP__PAGE;
+  double limit = s->device->conf.grow_limit * (double)live / (double)GAP__PAGE + (double)thrash_allowance(s);
   uint64_t hard = gap__hard_limit(s);
   return limit < (double)hard ? (uint64_t)limit : hard;
 }

@@ -16,7 +16,7 @@
 #include "core/place.h"
 #include "core/supply.h"
 
-enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 8 }; /* ahead: an eighth of what is held */
+enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 2 }; /* ahead: half of what is held */
 #define KEEP_GOING_NS 200000000ull /* 200 ms after the last growth */
 #define IDLE_POLL_NS 500000        /* 0.5 ms between looks while an arena grows */
 

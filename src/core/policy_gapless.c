@@ -15,7 +15,7 @@
 #include "core/tally.h"
 
 #define COLD __attribute__((noinline, cold))
-enum { CREDIT_RETRY = 64, RANGES_MAX = 65536, CHUNKS_MAX = 1 << 22, MAPPINGS_MAX = 1 << 24, USES_MAX = 1 << 22,
+enum { CREDIT_RETRY = 255, RANGES_MAX = 65536, CHUNKS_MAX = 1 << 22, MAPPINGS_MAX = 1 << 24, USES_MAX = 1 << 22,
        EVENT_CACHE = 4096 };
 #define UNITS_MAX 0x7fffffffull /* 1 TiB less 512 B: no card has more */
 
@@ -107,10 +107,15 @@ static inline void cache(struct gap__arena *arena, uint32_t index, struct gap__b
   }
 }
 
-/* Every GAP__EPOCH_FREES frees: closes the epoch and looks at what has completed, unless somebody is at it. */
+/* Every GAP__EPOCH_FREES frees: closes the epoch and looks at what has completed, unless somebody is at it.  A lone lane
+ * does without: its epochs matter in its own slow paths only, and those close them. */
 static COLD void turn_epoch(struct gap__lane *lane) {
   struct gap__policy_state *s = lane->owner;
   if (!gap__trylock(&s->lock)) return;
+  if (s->lane_count == 1 && !s->pending_count) {
+    gap__unlock(&s->lock);
+    return;
+  }
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
   gap__pending_poll(s);

@@ -213,6 +213,8 @@ struct gap__policy_state {
   pthread_t maker_thread;
   pthread_mutex_t maker_mutex;
   pthread_cond_t maker_wake;
+  int64_t thrash;              /* pages stolen of late: limit.c */
+  int64_t thrash_stolen, thrash_allocated; /* totals when it was last reckoned */
   uint64_t driver_limit;       /* pages that could be held when the driver was last asked */
   uint64_t driver_asked;       /* pages held at that time */
   bool driver_refused;         /* it has less than the cap promised */
