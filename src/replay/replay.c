@@ -34,6 +34,7 @@ struct run {
   /* The card's clock as this replay set it last, and how late the program is. */
   uint64_t clock_ns, delay_ns, longest_ns;
   bool has_times;
+  bool native;              /* torch's own policy is replayed */
   uint64_t late_mark_bytes; /* 0.9 P */
   bool is_late;             /* live has passed it */
   uint64_t late_time_us, late_driver_ns, late_background_ns;
@@ -250,13 +251,19 @@ static int defer_free(struct run *run) {
   return rc == 0 ? 0 : heap_error(run, rc, "free while a second stream uses the block");
 }
 
-/* A burst of segment_free has ended at `event` (NULL: the end of the history).  A segment_alloc that follows much later is
- * another malloc's: in the history of llama_sft one comes 18 ms after a burst on a card that was far from full, and only with
- * an empty_cache() there does the native policy hold what was recorded. */
+/* Is the burst that has ended at `event` (NULL: the end of the history) an empty_cache() to repeat?
+ * With nothing but other work behind it, it is the program's.  With a segment_alloc or oom behind it the recorded policy was
+ * most likely refused by the driver and retried (in the history of llama_sft the burst and the retry took 200 ms, beside other
+ * programs on the card): the native policy repeats it to hold what was recorded, unless it will retry by itself; gapless was
+ * not refused. */
+static bool is_empty_cache(const struct run *run, const struct gap__hist_event *event) {
+  if (!event || (event->action != GAP__ACT_SEGMENT_ALLOC && event->action != GAP__ACT_OOM)) return true;
+  return run->native && event->time_us - run->burst_time_us >= SAME_MALLOC_US;
+}
+
 static int end_burst(struct run *run, const struct gap__hist_event *event) {
   run->burst = 0;
-  bool same_malloc = event && event->time_us - run->burst_time_us < SAME_MALLOC_US;
-  if (same_malloc && (event->action == GAP__ACT_SEGMENT_ALLOC || event->action == GAP__ACT_OOM)) return 0;
+  if (!is_empty_cache(run, event)) return 0;
   run->result->trims++;
   uint64_t returned;
   int rc = gap__heap_trim(run->heap, 0, (gap_pool_id){0, 0}, &returned);
@@ -442,6 +449,7 @@ int gap__replay_run(const struct gap__history *history, const gap_replay_options
   struct run run = {.history = history,
                     .options = options,
                     .result = result,
+                  .native = conf->strategy == GAP__STRATEGY_CACHING,
                     .late_mark_bytes = peaks->bytes_peak - peaks->bytes_peak / 10,
                     .message = message,
                     .message_bytes = bytes};
