@@ -27,12 +27,18 @@ enum gap__rung {
   GAP__RUNG_COUNT
 };
 
+/* Driver calls of one kind: by allocating threads, and by the page maker. */
+struct gap__driver_figure {
+  int64_t calls, ns, background_calls, background_ns;
+};
+
 struct gap__stats {
 #define GAP_STAT_ARRAY(name, help) struct gap__stat name[GAP__KIND_COUNT];
 #define GAP_STAT_SCALAR(name, unit, help) int64_t name;
 #include "core/stats.def"
   int64_t rung_count[GAP__RUNG_COUNT]; /* requests the rung served */
   int64_t rung_us[GAP__RUNG_COUNT];    /* time spent in it, whether it served or not */
+  struct gap__driver_figure driver[GAP__CALL_COUNT];
 };
 
 /* A block as a walk reports it. */
@@ -89,6 +95,18 @@ int gap__heap_configure(gap_heap *, const struct gap__conf *);
 void gap__heap_set_oom_callback(gap_heap *, gap__oom_callback *, void *arg);
 
 int gap__heap_stats(gap_heap *, int device, struct gap__stats *out);
+
+/* What one stream has in one pool. */
+struct gap__usage {
+  gap_stream stream;
+  gap_pool_id pool;
+  uint64_t live_blocks, live_bytes, pending_bytes, idle_bytes;
+};
+/* One entry for each (stream, pool) that has memory, in the order met; at most `max`, GAP_ELIMIT when there are more. */
+int gap__heap_usage(gap_heap *, int device, struct gap__usage *out, uint32_t max, uint32_t *count);
+/* A page of text for a person: what is live, held, idle; per stream and pool; rungs; driver calls.  Appended to `out`. */
+struct gap__text;
+int gap__heap_summary(gap_heap *, int device, struct gap__text *out);
 int gap__heap_reset_peaks(gap_heap *, int device);
 int gap__heap_reset_accumulated(gap_heap *, int device);
 int gap__heap_walk(gap_heap *, int device, gap__walk_fn *, void *arg);

@@ -8,7 +8,7 @@
 struct heap_device {
   struct gap__device base;
   uint64_t conf_cap_bytes; /* what the configuration last asked for; a cap set by hand stays until this changes */
-  uint64_t calls_base, caller_ns_base, background_ns_base; /* driver counters at the last reset */
+  struct gap__driver_figure driver_base[GAP__CALL_COUNT]; /* at the last reset of accumulated figures */
 };
 
 struct heap_pool_use { /* private pools in use: a strategy that is made later must know them */

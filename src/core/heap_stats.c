@@ -4,22 +4,30 @@
 
 #include "core/heap_state.h"
 
-static uint64_t sum(_Atomic uint64_t *counters) {
-  uint64_t total = 0;
-  for (int call = 0; call < GAP__CALL_COUNT; call++)
-    total += atomic_load_explicit(&counters[call], memory_order_relaxed);
-  return total;
-}
-
-static uint64_t driver_calls(struct gap__dev *dev) {
-  return sum(dev->counters.calls) + sum(dev->counters.background_calls);
+static struct gap__driver_figure read_driver(struct gap__dev *dev, int call) {
+  struct gap__dev_counters *c = &dev->counters;
+  return (struct gap__driver_figure){
+      .calls = (int64_t)atomic_load_explicit(&c->calls[call], memory_order_relaxed),
+      .ns = (int64_t)atomic_load_explicit(&c->ns[call], memory_order_relaxed),
+      .background_calls = (int64_t)atomic_load_explicit(&c->background_calls[call], memory_order_relaxed),
+      .background_ns = (int64_t)atomic_load_explicit(&c->background_ns[call], memory_order_relaxed)};
 }
 
 static void add_driver(const struct heap_device *at, struct gap__stats *out) {
-  struct gap__dev *dev = at->base.dev;
-  out->driver_calls = (int64_t)(driver_calls(dev) - at->calls_base);
-  out->driver_time_us = (int64_t)((sum(dev->counters.ns) - at->caller_ns_base) / 1000);
-  out->background_time_us = (int64_t)((sum(dev->counters.background_ns) - at->background_ns_base) / 1000);
+  int64_t ns = 0, background_ns = 0;
+  for (int call = 0; call < GAP__CALL_COUNT; call++) {
+    struct gap__driver_figure now = read_driver(at->base.dev, call), *figure = &out->driver[call];
+    const struct gap__driver_figure *base = &at->driver_base[call];
+    figure->calls = now.calls - base->calls;
+    figure->ns = now.ns - base->ns;
+    figure->background_calls = now.background_calls - base->background_calls;
+    figure->background_ns = now.background_ns - base->background_ns;
+    out->driver_calls += figure->calls + figure->background_calls;
+    ns += figure->ns;
+    background_ns += figure->background_ns;
+  }
+  out->driver_time_us = ns / 1000;
+  out->background_time_us = background_ns / 1000;
 }
 
 int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
@@ -53,9 +61,7 @@ int gap__heap_reset_accumulated(gap_heap *heap, int device) {
   int rc = reset(heap, device, false, true);
   if (rc) return rc;
   struct heap_device *at = heap_device_at(heap, device);
-  at->calls_base = driver_calls(at->base.dev);
-  at->caller_ns_base = sum(at->base.dev->counters.ns);
-  at->background_ns_base = sum(at->base.dev->counters.background_ns);
+  for (int call = 0; call < GAP__CALL_COUNT; call++) at->driver_base[call] = read_driver(at->base.dev, call);
   return 0;
 }
 

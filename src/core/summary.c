@@ -1,0 +1,112 @@
+/* Statistics as text for a person, and what each stream and pool has. */
+#include <string.h>
+
+#include "base/text.h"
+#include "core/heap.h"
+
+/* ---- per stream and pool ---- */
+
+struct tally {
+  struct gap__usage *entries;
+  uint32_t count, max;
+};
+
+static struct gap__usage *entry_of(struct tally *t, gap_stream stream, gap_pool_id pool) {
+  for (uint32_t i = 0; i < t->count; i++) {
+    struct gap__usage *u = &t->entries[i];
+    if (u->stream == stream && u->pool.first == pool.first && u->pool.second == pool.second) return u;
+  }
+  if (t->count == t->max) return NULL;
+  t->entries[t->count] = (struct gap__usage){.stream = stream, .pool = pool};
+  return &t->entries[t->count++];
+}
+
+static int add_block(void *arg, const struct gap__block_info *block) {
+  if (block->state == GAP__BLOCK_HOLE) return 0;
+  struct gap__usage *u = entry_of(arg, block->stream, block->pool);
+  if (!u) return GAP_ELIMIT;
+  if (block->state == GAP__BLOCK_LIVE) u->live_blocks++, u->live_bytes += block->bytes;
+  if (block->state == GAP__BLOCK_PENDING) u->pending_bytes += block->bytes;
+  if (block->state == GAP__BLOCK_IDLE) u->idle_bytes += block->bytes;
+  return 0;
+}
+
+int gap__heap_usage(gap_heap *heap, int device, struct gap__usage *out, uint32_t max, uint32_t *count) {
+  struct tally t = {.entries = out, .max = max};
+  int rc = gap__heap_walk(heap, device, add_block, &t);
+  *count = t.count;
+  return rc;
+}
+
+/* ---- the page ---- */
+
+enum { USAGE_MAX = 256 };
+
+static void line(struct gap__text *out, const char *name, const struct gap__stat *s) {
+  char now[GAP__TEXT_BYTES], peak[GAP__TEXT_BYTES], allocated[GAP__TEXT_BYTES], freed[GAP__TEXT_BYTES];
+  gap__text_add(out, "  %-22s %12s %12s %12s %12s\n", name, gap__text_size((uint64_t)s->current, now),
+                gap__text_size((uint64_t)s->peak, peak), gap__text_size((uint64_t)s->allocated, allocated),
+                gap__text_size((uint64_t)s->freed, freed));
+}
+
+static void add_memory(struct gap__text *out, const struct gap__stats *s) {
+  gap__text_add(out, "  %-22s %12s %12s %12s %12s\n", "memory", "now", "peak", "allocated", "freed");
+  line(out, "allocated", &s->allocated_bytes[GAP__KIND_ALL]);
+  line(out, "active", &s->active_bytes[GAP__KIND_ALL]);
+  line(out, "requested", &s->requested_bytes[GAP__KIND_ALL]);
+  line(out, "held (reserved)", &s->reserved_bytes[GAP__KIND_ALL]);
+}
+
+static void add_idle(struct gap__text *out, const struct gap__stats *s) {
+  char whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES], cap[GAP__TEXT_BYTES];
+  gap__text_add(out, "  idle: %s could be moved or given back, %s lies on pages in use; %lld idle blocks\n",
+                gap__text_size((uint64_t)s->idle_returnable_bytes, whole), gap__text_size((uint64_t)s->idle_stuck_bytes, stuck),
+                (long long)s->idle_extents);
+  gap__text_add(out, "  largest request that could be served now: %s; cap: %s\n",
+                gap__text_size((uint64_t)s->largest_servable_bytes, most),
+                s->cap_bytes ? gap__text_size((uint64_t)s->cap_bytes, cap) : "none");
+  gap__text_add(out, "  out of memory: %lld; retries: %lld; stalls: %lld (%.3f ms)\n", (long long)s->num_ooms,
+                (long long)s->num_alloc_retries, (long long)s->stalls, (double)s->stall_us / 1e3);
+}
+
+static void add_usage(struct gap__text *out, gap_heap *heap, int device) {
+  struct gap__usage usage[USAGE_MAX];
+  uint32_t count;
+  bool more = gap__heap_usage(heap, device, usage, USAGE_MAX, &count) == GAP_ELIMIT;
+  gap__text_add(out, "  %-18s %-14s %8s %12s %12s %12s\n", "stream", "pool", "blocks", "live", "pending", "idle");
+  for (uint32_t i = 0; i < count; i++) {
+    const struct gap__usage *u = &usage[i];
+    char live[GAP__TEXT_BYTES], pending[GAP__TEXT_BYTES], idle[GAP__TEXT_BYTES];
+    gap__text_add(out, "  %-#18llx (%llu,%llu)%*s %8llu %12s %12s %12s\n", (unsigned long long)u->stream,
+                  (unsigned long long)u->pool.first, (unsigned long long)u->pool.second, 9, "",
+                  (unsigned long long)u->live_blocks, gap__text_size(u->live_bytes, live),
+                  gap__text_size(u->pending_bytes, pending), gap__text_size(u->idle_bytes, idle));
+  }
+  if (more) gap__text_add(out, "  ... and more streams and pools\n");
+}
+
+static void add_work(struct gap__text *out, const struct gap__stats *s) {
+  for (int rung = 0; rung < GAP__RUNG_COUNT; rung++)
+    if (s->rung_count[rung] || s->rung_us[rung])
+      gap__text_add(out, "  rung %-12s served %8lld   %10.3f ms\n", gap__rung_name((enum gap__rung)rung),
+                    (long long)s->rung_count[rung], (double)s->rung_us[rung] / 1e3);
+  for (int call = 0; call < GAP__CALL_COUNT; call++) {
+    const struct gap__driver_figure *d = &s->driver[call];
+    if (d->calls + d->background_calls)
+      gap__text_add(out, "  driver %-16s %9lld calls %10.3f ms; page maker %9lld %10.3f ms\n",
+                    gap__dev_call_name((enum gap__dev_call)call), (long long)d->calls, (double)d->ns / 1e6,
+                    (long long)d->background_calls, (double)d->background_ns / 1e6);
+  }
+}
+
+int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
+  struct gap__stats s;
+  int rc = gap__heap_stats(heap, device, &s);
+  if (rc) return rc;
+  gap__text_add(out, "gapless memory summary, device %d\n", device);
+  add_memory(out, &s);
+  add_idle(out, &s);
+  add_usage(out, heap, device);
+  add_work(out, &s);
+  return 0;
+}
