@@ -24,18 +24,23 @@ static void __attribute__((format(printf, 2, 3))) fail(struct report *r, const c
 
 /* What a walk over the blocks of a lane adds up to. */
 struct census {
-  int64_t count[2], bytes[2], requested[2], pending_count[2], pending_bytes[2];
+  int64_t count[GAP__KIND_COUNT], bytes[GAP__KIND_COUNT], requested[GAP__KIND_COUNT], pending_count[GAP__KIND_COUNT],
+      pending_bytes[GAP__KIND_COUNT];
   uint64_t idle_units[GAP__ARENA_COUNT], home_pages;
   uint32_t idle_count[GAP__ARENA_COUNT], hole_count[GAP__ARENA_COUNT], cached;
   int64_t runs[GAP__ARENA_COUNT];
 };
 
-static void count_block(struct census *c, const struct gap__block *b, int kind) {
-  int torch = b->len > GAP__TORCH_SMALL_UNITS;
+static void count_in_use(struct census *c, const struct gap__block *b, int kind) {
   int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
-  if (b->state == GAP__LIVE) c->count[torch]++, c->bytes[torch] += bytes;
-  if (b->state == GAP__PENDING) c->pending_count[torch]++, c->pending_bytes[torch] += bytes;
-  if (b->state == GAP__LIVE || b->state == GAP__PENDING) c->requested[torch] += bytes - b->slack;
+  if (b->state == GAP__LIVE) c->count[kind]++, c->bytes[kind] += bytes;
+  if (b->state == GAP__PENDING) c->pending_count[kind]++, c->pending_bytes[kind] += bytes;
+  if (b->state == GAP__LIVE || b->state == GAP__PENDING) c->requested[kind] += bytes - b->slack;
+}
+
+static void count_block(struct census *c, const struct gap__block *b, int kind) {
+  count_in_use(c, b, GAP__KIND_ALL);
+  count_in_use(c, b, GAP__KIND_SMALL + (b->len > GAP__TORCH_SMALL_UNITS));
   if (b->state == GAP__IDLE) c->idle_count[kind]++, c->idle_units[kind] += b->len;
   if (b->state == GAP__HOLE) c->hole_count[kind]++, c->runs[kind] += b->prev != 0;
   if (b->state == GAP__CACHED) c->cached++;
@@ -121,7 +126,7 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
     if (c->hole_count[kind] != arena->hole_count) fail(r, "arena: holes in the ranges and in the list differ");
   }
   if (c->cached != cached_length(lane)) fail(r, "lane: %u blocks are kept whole, %u can be found", c->cached, cached_length(lane));
-  for (int kind = 0; kind < 2; kind++) {
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
     const struct gap__tally *t = &lane->tally[kind];
     if (t->count != c->count[kind] || t->bytes != c->bytes[kind] || t->requested != c->requested[kind] ||
         t->pending_count != c->pending_count[kind] || t->pending_bytes != c->pending_bytes[kind])
@@ -152,16 +157,14 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
 }
 
 static void check_peaks(struct report *r, const struct gap__policy_state *s) {
-  int64_t limit_all = 0, limit[2] = {0};
-  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
-    for (int kind = 0; kind < 2; kind++) {
-      int64_t most = lane->tally[kind].bytes_limit > lane->tally[kind].bytes ? lane->tally[kind].bytes_limit
-                                                                              : lane->tally[kind].bytes;
-      limit[kind] += most;
-      limit_all += most;
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
+    int64_t limits = 0;
+    for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+      const struct gap__tally *t = &lane->tally[kind];
+      limits += t->bytes_limit > t->bytes ? t->bytes_limit : t->bytes;
     }
-  if (limit_all > s->peak.allocated[0] || limit[0] > s->peak.allocated[1] || limit[1] > s->peak.allocated[2])
-    fail(r, "tallies: the lanes could pass the device's peak unseen");
+    if (limits > s->peak.allocated[kind]) fail(r, "tallies: the lanes could pass the device's peak unseen");
+  }
 }
 
 int gap__check(struct gap__policy_state *s, char *text, size_t bytes) {

@@ -70,8 +70,11 @@ void gap__limit_refused(struct gap__policy_state *s) {
 
 static int64_t allocated_pages(const struct gap__policy_state *s) {
   int64_t bytes = 0;
-  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
-    for (int kind = 0; kind < 2; kind++) bytes += __atomic_load_n(&lane->tally[kind].bytes_total, __ATOMIC_RELAXED);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lock(&lane->lock);
+    bytes += lane->tally[GAP__KIND_SMALL].bytes_total + lane->tally[GAP__KIND_LARGE].bytes_total;
+    gap__unlock(&lane->lock);
+  }
   return bytes >> GAP__PAGE_SHIFT;
 }
 

@@ -122,8 +122,9 @@ struct gap__mapping {
   uint16_t range;
 };
 
-/* What one lane has live, by torch's kind.  The fast path checks `limit` in one branch: within it no device-wide peak can
- * rise, since the limits of all lanes sum to at most the device's peak. */
+/* What one lane has live: all, and by torch's kind.  The fast path checks the limits in one branch: within them no device-wide
+ * peak can rise, since for each kind the limits of all lanes sum to at most the device's peak.  The totals and bases of "all"
+ * are not kept: they are the sums of the others. */
 struct gap__tally {
   int64_t count, bytes, requested;                   /* live now; requested includes pending blocks */
   int64_t count_limit, bytes_limit, requested_limit;
@@ -143,7 +144,7 @@ struct gap__lane {
   uint32_t epoch;                /* open: frees are stamped with it */
   uint32_t credit;               /* frees until the epoch is closed */
   struct gap__slab blocks;
-  struct gap__tally tally[2];    /* small, large in torch's sense */
+  struct gap__tally tally[GAP__KIND_COUNT]; /* all, small, large in torch's sense */
   /* guarded by the device lock */
   _Alignas(64) uint32_t completed; /* every address stamped with this epoch or an earlier one is out of use */
   uint32_t mark_first, mark_count;

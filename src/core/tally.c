@@ -1,9 +1,7 @@
 /* Exact peaks from per-lane limits: see tally.h. */
 #include "core/tally.h"
 
-void gap__tally_pending(struct gap__lane *lane, const struct gap__block *b) {
-  struct gap__tally *t = gap__tally_of(lane, b->len);
-  int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
+static void to_pending(struct gap__tally *t, int64_t bytes) {
   t->count--;
   t->bytes -= bytes;
   t->pending_count++;
@@ -12,39 +10,46 @@ void gap__tally_pending(struct gap__lane *lane, const struct gap__block *b) {
   t->bytes_limit -= bytes;
 }
 
-void gap__tally_complete(struct gap__lane *lane, const struct gap__block *b) {
-  struct gap__tally *t = gap__tally_of(lane, b->len);
+void gap__tally_pending(struct gap__lane *lane, const struct gap__block *b) {
   int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
+  to_pending(gap__tally_of(lane, b->len), bytes);
+  to_pending(&lane->tally[GAP__KIND_ALL], bytes);
+}
+
+static void from_pending(struct gap__tally *t, int64_t bytes, int64_t requested) {
   t->pending_count--;
   t->pending_bytes -= bytes;
-  t->requested -= bytes - b->slack;
+  t->requested -= requested;
 }
 
-/* Sums over lanes: [0] all, [1] small, [2] large. */
+void gap__tally_complete(struct gap__lane *lane, const struct gap__block *b) {
+  int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
+  from_pending(gap__tally_of(lane, b->len), bytes, bytes - b->slack);
+  from_pending(&lane->tally[GAP__KIND_ALL], bytes, bytes - b->slack);
+}
+
+/* Sums over lanes, by kind. */
 struct sums {
-  int64_t count[3], bytes[3], requested[3], active[3], active_bytes[3];
+  int64_t count[GAP__KIND_COUNT], bytes[GAP__KIND_COUNT], requested[GAP__KIND_COUNT], active[GAP__KIND_COUNT],
+      active_bytes[GAP__KIND_COUNT];
 };
-
-static void add_kind(struct sums *sum, int kind, const struct gap__tally *t) {
-  sum->count[kind] += t->count;
-  sum->bytes[kind] += t->bytes;
-  sum->requested[kind] += t->requested;
-  sum->active[kind] += t->count + t->pending_count;
-  sum->active_bytes[kind] += t->bytes + t->pending_bytes;
-}
 
 static struct sums sum_lanes(const struct gap__policy_state *s) {
   struct sums sum = {0};
-  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next)
-    for (int kind = 0; kind < 2; kind++) {
-      add_kind(&sum, 0, &lane->tally[kind]);
-      add_kind(&sum, kind + 1, &lane->tally[kind]);
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
+      const struct gap__tally *t = &lane->tally[kind];
+      sum.count[kind] += t->count;
+      sum.bytes[kind] += t->bytes;
+      sum.requested[kind] += t->requested;
+      sum.active[kind] += t->count + t->pending_count;
+      sum.active_bytes[kind] += t->bytes + t->pending_bytes;
     }
   return sum;
 }
 
 static void raise_to(int64_t *peak, const int64_t *now) {
-  for (int kind = 0; kind < 3; kind++)
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++)
     if (now[kind] > peak[kind]) peak[kind] = now[kind];
 }
 
@@ -54,12 +59,6 @@ static void raise_peaks(struct gap__peaks *peak, const struct sums *sum) {
   raise_to(peak->requested, sum->requested);
   raise_to(peak->active, sum->active);
   raise_to(peak->active_bytes, sum->active_bytes);
-}
-
-/* What one kind may still grow by, over all lanes, before a peak of its own or of "all" rises. */
-static int64_t slack_of(const int64_t *peak, const int64_t *now, int kind) {
-  int64_t own = peak[kind] - now[kind], all = (peak[0] - now[0]) / 2;
-  return own < all ? own : all;
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -73,12 +72,12 @@ static int64_t part(const struct gap__policy_state *s, bool favoured, bool any, 
 
 static void share_slack(struct gap__policy_state *s, const struct sums *sum, const struct gap__lane *favoured) {
   const struct gap__peaks *p = &s->peak;
-  for (int kind = 1; kind <= 2; kind++) {
-    int64_t count = least(slack_of(p->allocation, sum->count, kind), slack_of(p->active, sum->active, kind));
-    int64_t bytes = least(slack_of(p->allocated, sum->bytes, kind), slack_of(p->active_bytes, sum->active_bytes, kind));
-    int64_t requested = slack_of(p->requested, sum->requested, kind);
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
+    int64_t count = least(p->allocation[kind] - sum->count[kind], p->active[kind] - sum->active[kind]);
+    int64_t bytes = least(p->allocated[kind] - sum->bytes[kind], p->active_bytes[kind] - sum->active_bytes[kind]);
+    int64_t requested = p->requested[kind] - sum->requested[kind];
     for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
-      struct gap__tally *t = &lane->tally[kind - 1];
+      struct gap__tally *t = &lane->tally[kind];
       bool first = lane == favoured;
       t->count_limit = t->count + part(s, first, favoured != NULL, count);
       t->bytes_limit = t->bytes + part(s, first, favoured != NULL, bytes);
@@ -105,8 +104,9 @@ void gap__tally_trip(struct gap__policy_state *s, struct gap__lane *favoured) {
 int64_t gap__tally_live_bytes(const struct gap__policy_state *s) {
   int64_t bytes = 0;
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    const struct gap__tally *all = &lane->tally[GAP__KIND_ALL];
     gap__lock(&lane->lock);
-    for (int kind = 0; kind < 2; kind++) bytes += lane->tally[kind].bytes + lane->tally[kind].pending_bytes;
+    bytes += all->bytes + all->pending_bytes;
     gap__unlock(&lane->lock);
   }
   return bytes;
@@ -132,12 +132,12 @@ void gap__tally_stats(struct gap__policy_state *s, struct gap__stats *out) {
   gap__tally_trip(s, NULL);
   lock_all(s);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next)
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
       add_tally(out, GAP__KIND_ALL, &lane->tally[kind]);
-      add_tally(out, GAP__KIND_SMALL + kind, &lane->tally[kind]);
+      add_tally(out, kind, &lane->tally[kind]);
     }
   unlock_all(s);
-  for (int kind = 0; kind < 3; kind++) {
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
     out->allocation[kind].peak += s->peak.allocation[kind];
     out->allocated_bytes[kind].peak += s->peak.allocated[kind];
     out->requested_bytes[kind].peak += s->peak.requested[kind];
@@ -159,10 +159,10 @@ static void reset_tally(struct gap__tally *t) {
 void gap__tally_reset(struct gap__policy_state *s, bool peaks, bool accumulated) {
   lock_all(s);
   for (struct gap__lane *lane = s->lanes; lane && accumulated; lane = lane->next)
-    for (int kind = 0; kind < 2; kind++) reset_tally(&lane->tally[kind]);
+    for (int kind = 0; kind < GAP__KIND_COUNT; kind++) reset_tally(&lane->tally[kind]);
   if (peaks) {
     struct gap__peaks *p = &s->peak;
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind < GAP__KIND_COUNT; kind++)
       p->allocation[kind] = p->allocated[kind] = p->requested[kind] = p->active[kind] = p->active_bytes[kind] = 0;
     struct sums sum = sum_lanes(s);
     raise_peaks(p, &sum);

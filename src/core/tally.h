@@ -9,7 +9,15 @@
 #include "core/state.h"
 
 static inline struct gap__tally *gap__tally_of(struct gap__lane *lane, uint32_t units) {
-  return &lane->tally[units > GAP__TORCH_SMALL_UNITS];
+  return &lane->tally[GAP__KIND_SMALL + (units > GAP__TORCH_SMALL_UNITS)];
+}
+
+/* Adds to what is live now. Negative: a limit is passed (the sign bit of any difference, so that one branch does). */
+static inline int64_t gap__tally_add(struct gap__tally *t, int64_t bytes, int64_t requested) {
+  t->count++;
+  t->bytes += bytes;
+  t->requested += requested;
+  return (t->count_limit - t->count) | (t->bytes_limit - t->bytes) | (t->requested_limit - t->requested);
 }
 
 /* Under the lane lock. True: call gap__tally_trip() once the lane lock is free. */
@@ -19,16 +27,19 @@ static inline bool gap__tally_alloc(struct gap__lane *lane, uint32_t units, uint
   t->count_total++;
   t->bytes_total += bytes;
   t->requested_total += requested;
-  return ((t->count += 1) > t->count_limit) | ((t->bytes += bytes) > t->bytes_limit) |
-         ((t->requested += requested) > t->requested_limit);
+  return (gap__tally_add(t, bytes, requested) | gap__tally_add(&lane->tally[GAP__KIND_ALL], bytes, requested)) < 0;
+}
+
+static inline void gap__tally_take(struct gap__tally *t, int64_t bytes, int64_t requested) {
+  t->count--;
+  t->bytes -= bytes;
+  t->requested -= requested;
 }
 
 static inline void gap__tally_free(struct gap__lane *lane, const struct gap__block *b) {
-  struct gap__tally *t = gap__tally_of(lane, b->len);
   int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
-  t->count--;
-  t->bytes -= bytes;
-  t->requested -= bytes - b->slack;
+  gap__tally_take(gap__tally_of(lane, b->len), bytes, bytes - b->slack);
+  gap__tally_take(&lane->tally[GAP__KIND_ALL], bytes, bytes - b->slack);
 }
 
 /* Freed by the caller, still used by another stream; and the end of that. Under the lane lock. */
