@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "core/arena.h"
+#include "core/chunk.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/place.h"
@@ -42,6 +43,13 @@ static uint32_t tail_hole(const struct gap__arena *arena, struct gap__range **ra
   return (*range)->tail;
 }
 
+/* Can pages be made here at once? A lent mapping whose address is in use would have to be waited for. */
+static bool vacant(const struct gap__policy_state *s, const struct gap__range *range, uint32_t page) {
+  for (uint32_t i = page; i < page + BATCH_PAGES; i++)
+    if (range->slot[i] && !gap__mapping_settled(s, range->slot[i])) return false;
+  return true;
+}
+
 /* Reserves the next pages beyond the end. 0: enough are ready, or nothing may be made. Device lock held. */
 static uint32_t reserve_next(struct gap__policy_state *s, struct gap__arena *arena) {
   struct gap__range *range;
@@ -51,8 +59,9 @@ static uint32_t reserve_next(struct gap__policy_state *s, struct gap__arena *are
   gap__lock(&arena->lane->lock);
   uint32_t hole = tail_hole(arena, &range, &ready);
   uint32_t units = BATCH_PAGES << GAP__PAGE_UNIT_SHIFT;
-  if (hole && ready < s->ahead_pages && gap__block(arena->lane, hole)->len > units) {
-    struct gap__spot spot = {.range = range, .off = gap__block(arena->lane, hole)->off};
+  struct gap__spot spot = {.range = range, .off = hole ? gap__block(arena->lane, hole)->off : 0};
+  if (hole && ready < s->ahead_pages && gap__block(arena->lane, hole)->len > units &&
+      vacant(s, range, gap__page_of(spot.off))) {
     reserved = gap__place_reserve(arena, &spot, units);
   }
   gap__unlock(&arena->lane->lock);

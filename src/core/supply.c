@@ -169,11 +169,15 @@ static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane,
   lock_all(s);
   refresh_epochs(s, lane);
   uint32_t count = collect(s, lane);
+  const struct gap__lane *ordered = NULL; /* the last lane that the asking stream was ordered behind */
   for (uint32_t i = 0; i < count && taken < want; i++) {
     const struct victim *v = &s->scratch->victims[i];
     const struct gap__lane *owner = v->arena->lane;
     uint32_t epoch = epoch_allowed(lane, owner, behind);
-    if (behind && v->stamp <= epoch && !order_behind(lane, owner)) continue;
+    if (behind && owner != ordered && v->stamp <= epoch) {
+      if (!order_behind(lane, owner)) continue;
+      ordered = owner;
+    }
     taken += take_from(s, v, want - taken, epoch, loot_count);
   }
   unlock_all(s);
