@@ -1,7 +1,7 @@
 /* Allocation and free, CPU time of an operation pair: gapless beside torch's native policy, mimalloc and glibc.
  *
- * Three parts: one thread (hit pairs and churn), two threads (on own streams and on one), and the records' size.  The figures
- * asked of gapless stand at the end. */
+ * Three parts: one thread (hit pairs and churn), two threads (on own streams and on one), and the records' size.
+ * The figures asked of gapless stand at the end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The figures that replays give, over a folder of histories: bench/figures.py [FOLDER] [--out PREFIX] [--gapless PATH] [--jobs N]
+"""The figures that replays give, over a folder of histories: bench/figures.py [FOLDER] [--out PREFIX]
 
-For each history: does the native model agree with what was recorded; the least cap at several lags; memory held without a cap;
-the price of growth; the share of driver time after live memory first passed 0.9 P, at 1.01 P and without a cap.  A table in Markdown
-goes to standard output; with --out PREFIX it goes to PREFIX.md and everything else to PREFIX.json.
+For each history: does the native model agree with what was recorded; the least cap at several lags; memory held
+without a cap; the price of growth; the share of driver time after live memory first passed 0.9 P, at 1.01 P and without
+a cap.  A table in Markdown goes to standard output; with --out PREFIX it goes to PREFIX.md and everything else to
+PREFIX.json.  The exit code is 1 when a figure is missed.
 """
 import argparse
 import concurrent.futures
@@ -18,19 +19,22 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ENDINGS = (".pickle", ".pickle.xz", ".pickle.gz", ".pickle.zst", ".json.gz")
 LAGS_MS = (0, 2, 20, 50)
 LATE_CAP = "1.01xP"
-# Least caps, held and growth are asked of complete histories recorded with the native policy; pools that graphs pin and
-# several streams are asked less.
+# Pools that graphs pin and several streams are asked less; limits_of() says what is asked of which history.
 CAP, CAP_NO_LAG, CAP_PINNED = 1.005, 1.003, 1.03
 HELD, HELD_STREAMS = 1.05, 1.15
 GROWTH_MS, GROWTH_CALLER_MS = 35, 5
 LATE_CAPPED, LATE_FREE = 0.03, 0.003
+LEGEND = (f"graphs: {CAP_PINNED} P; held of streams: {HELD_STREAMS}.  Reported only: late shares of graphs and streams, "
+          "caps and held of wrapped histories, caps of the short JSON form.  (?): the caller's growth is of the whole "
+          "run, asked is only the time in which the page maker is ahead.")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", default=os.path.join(ROOT, "tests/data"))
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.md and PREFIX.json")
-    parser.add_argument("--gapless", default=os.path.join(ROOT, "build/gapless"), help="the command; default: build/gapless")
+    parser.add_argument("--gapless", default=os.path.join(ROOT, "build/gapless"),
+                        help="the command; default: build/gapless")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="replays at a time; default: all processors")
     parser.add_argument("--quick", action="store_true", help="no least caps, which take longest")
     return parser.parse_args()
@@ -93,10 +97,18 @@ def mark(value, limit, form, scale=1.0):
     return form.format(value * scale) + ("" if good is not False else " **!**"), good
 
 
-def limits_of(name, free):
+def caller_growth(us):
+    """Asked is what the caller waits for once the page maker is ahead.  Replays give the whole run, start included: a
+    figure within the limit is taken as met, one above it decides nothing."""
+    text, good = mark(us, GROWTH_CALLER_MS * 1000, "{:.1f}", 1e-3)
+    return (text.replace("**!**", "(?)"), None) if good is False else (text, good)
+
+
+def limits_of(path, name, free):
     graphs, streams = name.startswith("graphs"), name.startswith("streams")
     complete = not free.get("wrapped")
-    cap = None if not complete else CAP_PINNED if graphs else CAP
+    short = path.endswith(".json.gz")
+    cap = None if short or not complete else CAP_PINNED if graphs else CAP
     return {"cap": cap, "cap_no_lag": cap if graphs or cap is None else CAP_NO_LAG,
             "held": HELD_STREAMS if streams else HELD if complete and not graphs else None,
             "late": not (graphs or streams) and complete}
@@ -116,19 +128,20 @@ def verdict(result):
 def row(path, result):
     name = os.path.basename(path).split(".pickle")[0].split(".json")[0]
     free, late = device(result["free"]), device(result["late"])
-    limits = limits_of(name, free)
+    limits = limits_of(path, name, free)
     cells = [verdict(result["verify"])]
     for lag in LAGS_MS:
         factor = device(result.get(f"cap{lag}", {})).get("least_cap_factor")
         cells.append(mark(factor, limits["cap_no_lag"] if lag == 0 else limits["cap"], "{:.4f}"))
     cells.append(mark(free.get("peak_reserved_factor"), limits["held"], "{:.4f}"))
     cells.append(mark(free.get("growth_us_per_gib"), GROWTH_MS * 1000, "{:.1f}", 1e-3))
-    cells.append(mark(free.get("growth_caller_us_per_gib"), GROWTH_CALLER_MS * 1000, "{:.1f}", 1e-3))
+    cells.append(caller_growth(free.get("growth_caller_us_per_gib")))
     fitted = late.get("fitted")
     share = late.get("late_driver_share") if fitted else None
-    cells.append(("does not fit **!**", False) if fitted is False else
-                 mark(share, LATE_CAPPED if limits["late"] else None, "{:.2f} %", 100))
-    cells.append(mark(free.get("late_driver_share"), LATE_FREE if limits["late"] else None, "{:.2f} %", 100))
+    asked = limits["late"]
+    cells.append(("does not fit **!**" if asked else "does not fit", False if asked else None) if fitted is False else
+                 mark(share, LATE_CAPPED if asked else None, "{:.2f} %", 100))
+    cells.append(mark(free.get("late_driver_share"), LATE_FREE if asked else None, "{:.2f} %", 100))
     return name, cells
 
 
@@ -141,16 +154,16 @@ def table(rows):
     lines += ["| " + " | ".join([name, *[text.replace("|", "/") for text, _ in cells]]) + " |" for name, cells in rows]
     met = sum(good is True for _, cells in rows for _, good in cells)
     missed = sum(good is False for _, cells in rows for _, good in cells)
-    lines += ["", f"{met} figures met, {missed} not (**!**).  graphs: {CAP_PINNED} P; held of streams: {HELD_STREAMS}; late "
-              "shares of graphs and streams, caps and held of wrapped histories are reported only."]
+    lines += ["", f"{met} figures met, {missed} not (**!**).  " + LEGEND]
     return "\n".join(lines)
 
 
 def where():
     commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True,
                             text=True, check=False).stdout.strip()
-    return {"commit": commit or "unknown", "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "machine": platform.machine(), "cores": os.cpu_count(), "kernel": platform.release()}
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return {"commit": commit or "unknown", "time": now, "machine": platform.machine(), "cores": os.cpu_count(),
+            "kernel": platform.release()}
 
 
 def main():

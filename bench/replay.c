@@ -1,5 +1,5 @@
-/* How fast histories are replayed: events a second through gapless and through torch's native policy, without the checker.
- * Reading is not part of it (see reader.c), nor is the search for a least cap. */
+/* How fast histories are replayed: events a second through gapless and through torch's native policy, without the
+ * checker. Reading is not part of it (see reader.c), nor is the search for a least cap. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* What every benchmark needs: options, clocks, medians with their spread, and where it ran.
  *
- * Subjects are measured in turns (all of them once, then all again), so that what else the machine does falls on all of them;
- * times are CPU time of the thread unless a name says wall. */
+ * Subjects are measured in turns (all of them once, then all again), so that what else the machine does falls on all
+ * of them; times are CPU time of the thread unless a name says wall. */
 #ifndef GAP_BENCH_HARNESS_H
 #define GAP_BENCH_HARNESS_H
 
@@ -15,8 +15,9 @@ struct bench_options {
   int first; /* of the arguments that are no options */
 };
 
-/* Reads --json, --quick, --repeat N and --help; `repeat` and `repeat_quick` are the defaults of N.  `about` says what the
- * program measures, and what else may stand on the command line.  Exits on --help (0) and on wrong usage (2). */
+/* Reads --json, --quick, --repeat N and --help; `repeat` and `repeat_quick` are the defaults of N.  `about` says
+ * what the program measures, and what else may stand on the command line.  Exits on --help (0) and on wrong usage
+ * (2). */
 struct bench_options bench_options_read(int argc, char **argv, const char *about, unsigned repeat,
                                         unsigned repeat_quick);
 

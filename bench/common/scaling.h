@@ -1,7 +1,8 @@
 /* What a second thread adds: two threads do the work at once, and the same is done by one of them alone.
  *
- * Scaling is 2 x (time of one alone) / (time of both at once): 2 when neither feels the other.  By wall time it is what a program
- * sees, and what else runs on the machine; by CPU time it sees only waiting that costs CPU, and cache lines that move. */
+ * Scaling is 2 x (time of one alone) / (time of both at once): 2 when neither feels the other.  By wall time it is
+ * what a program sees, and what else runs on the machine; by CPU time it sees only waiting that costs CPU, and cache
+ * lines that move. */
 #ifndef GAP_BENCH_SCALING_H
 #define GAP_BENCH_SCALING_H
 

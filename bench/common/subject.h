@@ -1,7 +1,8 @@
 /* The allocators that are measured, all behind the same two indirect calls.
  *
- * A heap lies on the simulated card without a page maker: its driver calls are counted, so that a measurement can show that
- * it contains none for memory.  mimalloc is loaded beside malloc, which it would replace if it were linked. */
+ * A heap lies on the simulated card without a page maker: its driver calls are counted, so that a measurement can
+ * show that it contains none for memory.  mimalloc is loaded beside malloc, which it would replace if it were
+ * linked. */
 #ifndef GAP_BENCH_SUBJECT_H
 #define GAP_BENCH_SUBJECT_H
 

@@ -1,8 +1,8 @@
-/* Two patterns over a set of live blocks: *churn* frees a random one and allocates a fresh size, a *hit pair* allocates and
- * frees one size while the others stay live.
+/* Two patterns over a set of live blocks: *churn* frees a random one and allocates a fresh size, a *hit pair*
+ * allocates and frees one size while the others stay live.
  *
- * The random choices are drawn once and played in a circle, the same for every subject: after a whole round the same sizes are
- * live again, so that a heap which has seen a round has grown as far as it must. */
+ * The random choices are drawn once and played in a circle, the same for every subject: after a whole round the same
+ * sizes are live again, so that a heap which has seen a round has grown as far as it must. */
 #ifndef GAP_BENCH_WORKLOAD_H
 #define GAP_BENCH_WORKLOAD_H
 
@@ -33,8 +33,9 @@ struct bench_user {
 
 void bench_user_start(struct bench_user *, struct bench_subject *, const struct bench_script *, gap_stream);
 void bench_user_end(struct bench_user *); /* frees what lives */
-/* Makes memory plenty, then plays rounds until one passes without a driver call for memory.  Random sizes scatter idle pages, and
- * a heap that holds hardly more than is live fetches them by driver calls again and again, which is another measurement. */
+/* Makes memory plenty, then plays rounds until one passes without a driver call for memory.  Random sizes scatter
+ * idle pages, and a heap that holds hardly more than is live fetches them by driver calls again and again, which is
+ * another measurement. */
 void bench_user_warm(struct bench_user *);
 
 void bench_churn(struct bench_user *, uint32_t count);
