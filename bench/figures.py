@@ -24,8 +24,8 @@ CAP, CAP_NO_LAG, CAP_PINNED = 1.005, 1.003, 1.03
 HELD, HELD_STREAMS = 1.05, 1.15
 GROWTH_MS, GROWTH_CALLER_MS = 35, 5
 LATE_CAPPED, LATE_FREE = 0.03, 0.003
-LEGEND = (f"graphs: {CAP_PINNED} P; held of streams: {HELD_STREAMS}.  Reported only: late shares of graphs and streams, "
-          "caps and held of wrapped histories, caps of the short JSON form.  (?): the caller's growth is of the whole "
+LEGEND = (f"graphs: {CAP_PINNED} P; held of streams: {HELD_STREAMS}.  Reported only: late shares of graphs and streams,"
+          " caps and held of wrapped histories, caps of the short JSON form.  (?): the caller's growth is of the whole "
           "run, asked is only the time in which the page maker is ahead.")
 
 
