@@ -7,7 +7,7 @@
 #define WINDOW_BYTES_SMALL ((uint64_t)8 << 30)
 #define WINDOW_BYTES_LARGE ((uint64_t)64 << 30)
 #define ADDRESS_BUDGET ((uint64_t)60 << 40)
-enum { SMALL_GRANULE_SHIFT = 3, LARGE_GRANULE_SHIFT = 9, RANGES_MAX = 65535 };
+enum { SMALL_GRANULE_SHIFT = 3, LARGE_GRANULE_SHIFT = 11, RANGES_MAX = 65535 };
 
 void gap__arena_init(struct gap__arena *arena, struct gap__lane *lane, uint8_t kind) {
   arena->lane = lane;
@@ -22,13 +22,6 @@ static inline void index_remove(struct gap__lane *lane, struct gap__range *range
   if (range->first[granule] != index) return;
   bool next_too = b->next && gap__block(lane, b->next)->off >> range->granule_shift == granule;
   range->first[granule] = next_too ? b->next : 0;
-}
-
-uint32_t gap__block_starting(const struct gap__range *range, uint32_t unit) {
-  const struct gap__lane *lane = range->arena->lane;
-  uint32_t i = range->first[unit >> range->granule_shift];
-  while (i && gap__block(lane, i)->off < unit) i = gap__block(lane, i)->next;
-  return i && gap__block(lane, i)->off == unit ? i : 0;
 }
 
 uint32_t gap__block_covering(const struct gap__range *range, uint32_t unit) {

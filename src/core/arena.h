@@ -25,7 +25,12 @@ static inline struct gap__range *gap__range_of(const struct gap__policy_state *s
 }
 
 /* The block that starts at `unit`, or 0. */
-uint32_t gap__block_starting(const struct gap__range *, uint32_t unit);
+static inline uint32_t gap__block_starting(const struct gap__range *range, uint32_t unit) {
+  const struct gap__lane *lane = range->arena->lane;
+  uint32_t i = range->first[unit >> range->granule_shift];
+  while (i && gap__block(lane, i)->off < unit) i = gap__block(lane, i)->next;
+  return i && gap__block(lane, i)->off == unit ? i : 0;
+}
 /* The block that covers `unit`. */
 uint32_t gap__block_covering(const struct gap__range *, uint32_t unit);
 

@@ -1,12 +1,12 @@
 /* Bins of idle blocks: see bin.h. */
 #include "core/bin.h"
 
-enum { LOOK = 8 }; /* blocks compared: in the first bin, and for a page border in all */
+enum { LOOK = 8, ORDER = 3 }; /* blocks compared: when looking for one (or for a page border), when filing one */
 
 static inline uint32_t bin_of(uint32_t units) {
   if (units < GAP__BIN_EXACT) return units;
   uint32_t log = 31u - (uint32_t)__builtin_clz(units);
-  return GAP__BIN_EXACT + (log - 11u) * 64u + ((units >> (log - 6u)) & 63u);
+  return GAP__BIN_EXACT + (log - GAP__BIN_EXACT_LOG) * 64u + ((units >> (log - 6u)) & 63u);
 }
 
 static inline uint64_t address_order(const struct gap__block *b) { return (uint64_t)b->range << 32 | b->off; }
@@ -16,7 +16,7 @@ static inline uint64_t address_order(const struct gap__block *b) { return (uint6
 static uint32_t insert_behind(const struct gap__arena *arena, uint32_t head, const struct gap__block *b) {
   uint32_t behind = 0, looked = 0;
   if (arena->kind == GAP__ARENA_SMALL) return 0;
-  for (uint32_t i = head; i && looked++ < LOOK; i = gap__block(arena->lane, i)->link_next) {
+  for (uint32_t i = head; i && looked++ < ORDER; i = gap__block(arena->lane, i)->link_next) {
     if (address_order(gap__block(arena->lane, i)) > address_order(b)) break;
     behind = i;
   }

@@ -12,8 +12,8 @@ uint64_t gap__thread_number(void);
 static inline gap_stream gap__stream_normal(gap_stream stream) { return stream == 1 ? 0 : stream; }
 
 static inline uint64_t gap__lane_hash(gap_stream stream, uint64_t thread, gap_pool_id pool) {
-  uint64_t h = (stream ^ thread << 40 ^ pool.first * 0x9E3779B97F4A7C15ull ^ pool.second * 0xC2B2AE3D27D4EB4Full);
-  return h * 0xD6E8FEB86659FD93ull >> 32;
+  uint64_t h = stream ^ thread << 40 ^ pool.first << 13 ^ pool.second << 27;
+  return h * 0x9E3779B97F4A7C15ull >> 32; /* Fibonacci hashing, Knuth 6.4 */
 }
 
 /* The lane made earlier, or NULL.  No lock, no driver call. */

@@ -69,9 +69,10 @@ struct gap__block {
   uint16_t range;
 };
 
-/* Idle blocks by length.  Lengths below 2,048 units have exact bins, above it 64 bins a power of two. */
-#define GAP__BIN_EXACT 2048u
-#define GAP__BIN_COUNT (GAP__BIN_EXACT + 21u * 64u)
+/* Idle blocks by length.  Lengths below 512 units (256 KiB) have exact bins, above it 64 bins a power of two. */
+#define GAP__BIN_EXACT_LOG 9u
+#define GAP__BIN_EXACT (1u << GAP__BIN_EXACT_LOG)
+#define GAP__BIN_COUNT (GAP__BIN_EXACT + (32u - GAP__BIN_EXACT_LOG) * 64u)
 #define GAP__BIN_WORDS (GAP__BIN_COUNT / 64u)
 struct gap__bins {
   uint64_t summary;               /* bit w: word[w] != 0 */
@@ -99,7 +100,7 @@ struct gap__range {
   gap_addr base;
   struct gap__arena *arena;
   uint32_t pages;
-  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 256 KiB large */
+  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large */
   uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none */
   uint32_t *stamp;        /* page -> epoch of the last free that touched it */
   uint32_t *slot;         /* page -> mapping; guarded by the device lock */

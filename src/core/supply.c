@@ -15,7 +15,7 @@
 #include "core/limit.h"
 #include "core/place.h"
 
-enum { VICTIMS_MAX = 1 << 16, LOOT_MAX = 1 << 20, MAPPINGS_KEPT = 4, GRADE_SHARE = 16 };
+enum { VICTIMS_MAX = 1 << 16, LOOT_MAX = 1 << 20, MAPPINGS_KEPT = 3, GRADE_SHARE = 16 };
 
 struct victim {
   uint32_t stamp; /* of the older end */
