@@ -95,13 +95,12 @@ static void forget_mark(struct gap__lane *lane) {
 }
 
 /* A handle whose id has changed names a new stream.  The driver reuses a handle only after the old stream's work has
- * ended (its resources go then), so everything the lane has freed is out of use and the lane serves the new stream. */
+ * ended (its resources go then), so every closed epoch is over.  The open one may hold frees of the new stream already. */
 static void check_identity(struct gap__lane *lane) {
   uint64_t id;
   if (gap__dev_stream_id(lane->owner->dev, lane->stream, &id) || id == lane->stream_id) return;
   lane->stream_id = id;
   while (lane->mark_count) forget_mark(lane);
-  lane->completed = lane->epoch;
 }
 
 void gap__lane_close_epoch_locked(struct gap__lane *lane) {

@@ -178,6 +178,36 @@ static void recycled_handle(void **state) {
   try_end(&t);
 }
 
+/* What the new stream of a reused handle has freed is not ready because the old stream's work is. */
+static void recycled_handle_is_busy(void **state) {
+  (void)state;
+  struct try t = lagging("max_memory:20MiB");
+  gap_addr a = try_get(&t, STREAM_A, 20 * MIB);
+  try_give(&t, a);
+  gap__sim_stream_recycle(t.dev, STREAM_A);
+  a = try_get(&t, STREAM_A, 20 * MIB);
+  gap__sim_stream_hold(t.dev, STREAM_A);
+  try_give(&t, a);
+  try_give(&t, try_get(&t, STREAM_B, 20 * MIB));
+  assert_int_equal(try_stats(&t)->stalls, 1);
+  try_end(&t);
+}
+
+/* A request that cannot be served ends, also after a handle was reused. */
+static void recycled_handle_does_not_hold_up(void **state) {
+  (void)state;
+  struct try t = lagging("max_memory:20MiB");
+  gap_addr a = try_get(&t, STREAM_A, 4 * MIB);
+  try_give(&t, a);
+  try_refuse(&t, STREAM_A, 20 * MIB + 1, GAP_ENOMEM);
+  try_give(&t, try_get(&t, STREAM_A, 4 * MIB));
+  gap__sim_stream_recycle(t.dev, STREAM_A);
+  gap_addr b = try_get(&t, STREAM_B, 8 * MIB);
+  try_refuse(&t, STREAM_B, 20 * MIB, GAP_ENOMEM);
+  try_give(&t, b);
+  try_end(&t);
+}
+
 struct asking {
   struct try *t;
   gap_addr addr, other;
@@ -255,6 +285,8 @@ int main(void) {
       cmocka_unit_test(stream_one_is_stream_zero),
       cmocka_unit_test(retired_stream),
       cmocka_unit_test(recycled_handle),
+      cmocka_unit_test(recycled_handle_is_busy),
+      cmocka_unit_test(recycled_handle_does_not_hold_up),
       cmocka_unit_test(per_thread_default_stream),
       cmocka_unit_test(capture),
       cmocka_unit_test(many_epochs_in_flight),
