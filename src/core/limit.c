@@ -80,22 +80,25 @@ static int64_t allocated_pages(const struct gap__policy_state *s) {
 
 /* A page that is stolen again and again costs more than one page more: after the program has stolen four times what it
  * holds, the limit gives way by a page for each THRASH_PRICE stolen.  Steals are forgiven as memory is allocated, so that
- * only a program that steals more than a page for each THRASH_FORGIVE allocated ones gets there. */
-static int64_t thrash_allowance(struct gap__policy_state *s) {
+ * only a program that steals more than a page for each THRASH_FORGIVE allocated ones gets there; and it gives way by a
+ * tenth at most, or streams used in turn would hold what each of them once held. */
+static double thrash_allowance(struct gap__policy_state *s, double limit) {
   int64_t allocated = allocated_pages(s), since = allocated - s->thrash_allocated;
   s->thrash += s->stolen - s->thrash_stolen - (since > 0 ? since : 0) / THRASH_FORGIVE;
   if (s->thrash < 0) s->thrash = 0;
   if (since < 0 || since >= THRASH_FORGIVE) s->thrash_allocated = allocated;
   s->thrash_stolen = s->stolen;
   int64_t excess = s->thrash - 4 * (int64_t)gap__held_pages(s);
-  return excess > 0 ? excess / THRASH_PRICE : 0;
+  double pages = excess > 0 ? (double)(excess / THRASH_PRICE) : 0;
+  return pages < limit / 10 ? pages : limit / 10;
 }
 
 uint64_t gap__soft_limit(struct gap__policy_state *s, uint64_t request_bytes) {
   if (capped(s)) return gap__hard_limit(s);
   int64_t live = gap__tally_live_bytes(s) + (int64_t)request_bytes;
   if (live < s->peak.active_bytes[0]) live = s->peak.active_bytes[0];
-  double limit = s->device->conf.grow_limit * (double)live / (double)GAP__PAGE + (double)thrash_allowance(s);
+  double limit = s->device->conf.grow_limit * (double)live / (double)GAP__PAGE;
+  limit += thrash_allowance(s, limit);
   uint64_t hard = gap__hard_limit(s);
   return limit < (double)hard ? (uint64_t)limit : hard;
 }
