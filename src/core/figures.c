@@ -48,16 +48,24 @@ static void add_running(struct gap__stat *to, const struct gap__running *from, i
   }
 }
 
+/* Of the tables of a range, what was ever touched. */
+static uint64_t range_bytes(const struct gap__range *range) {
+  struct gap__lane *lane = range->arena->lane;
+  gap__lock(&lane->lock);
+  const struct gap__block *tail = gap__block(lane, range->tail);
+  uint64_t used = tail->state == GAP__HOLE ? tail->off : tail->off + tail->len;
+  gap__unlock(&lane->lock);
+  return (used >> range->granule_shift) * sizeof(uint32_t) + gap__page_up((uint32_t)used) * 2 * sizeof(uint32_t);
+}
+
 static uint64_t table_bytes(const struct gap__policy_state *s) {
   uint64_t bytes = sizeof *s;
-  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lock(&lane->lock);
     bytes += sizeof *lane + gap__slab_bytes(&lane->blocks);
-  for (uint32_t i = 1; i <= s->range_count; i++) {
-    const struct gap__range *range = gap__range_at(s, i);
-    const struct gap__block *tail = gap__block(range->arena->lane, range->tail);
-    uint64_t used = tail->state == GAP__HOLE ? tail->off : tail->off + tail->len; /* addresses ever touched */
-    bytes += (used >> range->granule_shift) * sizeof(uint32_t) + gap__page_up((uint32_t)used) * 2 * sizeof(uint32_t);
+    gap__unlock(&lane->lock);
   }
+  for (uint32_t i = 1; i <= s->range_count; i++) bytes += range_bytes(gap__range_at(s, i));
   return bytes + gap__slab_bytes(&s->chunks) + gap__slab_bytes(&s->mappings) + gap__slab_bytes(&s->uses);
 }
 
