@@ -72,10 +72,18 @@ static void release(struct run *run, unsigned index) {
   FUZZ_CHECK(gap__heap_free(run->heap, b.addr) == GAP_EFREED);
 }
 
+/* What `later` does from now on comes after what `first` was given so far: a queue may itself wait for another. */
+static void order_behind(struct run *run, gap_stream later, gap_stream first) {
+  gap__event event;
+  FUZZ_CHECK(gap__dev_event_create(run->dev, first, &event) == 0);
+  FUZZ_CHECK(gap__dev_event_record(run->dev, event, first) == 0);
+  FUZZ_CHECK(gap__dev_stream_wait(run->dev, later, event) == 0);
+}
+
 static void share(struct run *run, unsigned index) {
   struct block *b = &run->blocks[index];
   gap_stream other = next(run) % STREAMS * 8;
-  if (run->real) gap__host_expect(run->dev, b->addr, b->bytes, b->pattern, b->stream), gap__host_run(run->dev, b->stream, UINT64_MAX);
+  if (run->real) order_behind(run, other, b->stream);
   FUZZ_CHECK(gap__heap_record_stream(run->heap, b->addr, other) == 0);
   if (run->real) gap__host_expect(run->dev, b->addr, b->bytes, b->pattern, other);
 }
