@@ -366,6 +366,7 @@ static int run(int argc, char **argv) {
   struct request request = {.lag_us = defaults.lag_us, .check = defaults.check, .device = -1};
   int rc = parse(&request, argc, argv);
   if (rc != 0) return rc;
+  if (request.conf) gap_conf_warn("--conf", request.conf, stderr);
   for (int i = optind; i < argc && replay_file(&request, argv[i]); i++) continue;
   return request.answer;
 }

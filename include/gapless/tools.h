@@ -160,6 +160,9 @@ int gap_card_check(gap_card *, char *text, size_t bytes);
 /* ---- `gapless conf` ---- */
 
 int gap_conf_main(int argc, char **argv, FILE *out, FILE *err); /* returns the exit code */
+/* Prints what is doubtful about a configuration string (an unknown key, a contradiction), a line each; errors are left to the
+ * call that uses the string.  `name` stands for its source in the text. */
+void gap_conf_warn(const char *name, const char *string, FILE *err);
 
 #ifdef __cplusplus
 }

@@ -1,20 +1,14 @@
-/* A spin lock for the hot path, and the ranks that keep the order of locks honest.
+/* A spin lock for the hot path.
  *
  * Test-and-set with a plain-store release: one locked instruction a pair.  After 64 pauses the waiter yields, later it
  * sleeps 50 us: an owner may be inside a driver call for milliseconds.
- * Rank rule: a thread takes locks only in rising rank; debug builds check it. */
+ * Order: a thread takes locks only in the order heap, device (strategy), lane, and then one inside a backend.  Several lane locks
+ * at once are for the owner of the device lock alone. */
 #ifndef GAP_LOCK_H
 #define GAP_LOCK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
-
-enum gap__rank {
-  GAP__RANK_HEAP,   /* list of devices, strategies, streams */
-  GAP__RANK_DEVICE, /* chunks, mappings, holes, growth */
-  GAP__RANK_LANE,   /* blocks and bins of one (stream, pool); several at once only by the owner of the device lock */
-  GAP__RANK_LEAF    /* taken last, nothing is called while it is held */
-};
 
 struct gap__lock {
   atomic_uchar taken;

@@ -1,7 +1,7 @@
 /* Host memory for the allocator's own records: out of band, never a header in device memory.
  *
  * Address space is reserved once (mmap, no swap reserved) and touched as it fills, so arrays never move and an index stays
- * valid for good.  `gap__meta_bytes()` counts what has been handed out, for the statistics. */
+ * valid for good. */
 #ifndef GAP_META_H
 #define GAP_META_H
 

@@ -164,7 +164,6 @@ static void init_device(gap_heap *heap, int index, const struct gap__heap_params
   dev->ordinal = index;
   dev->dev = params->devs[index];
   dev->maker = params->maker;
-  dev->check_always = params->check_always;
 }
 
 static int default_conf(struct gap__conf *out) {

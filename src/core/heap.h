@@ -65,7 +65,6 @@ struct gap__heap_params {
   int dev_count;
   const struct gap__conf *conf; /* copied; NULL: defaults */
   enum gap__maker maker;        /* who drives the page maker */
-  bool check_always;            /* debug: the whole-heap checker after every slow path */
 };
 
 int gap__heap_create(const struct gap__heap_params *, gap_heap **out);

@@ -1,8 +1,6 @@
 /* Lanes, epochs and pending frees: see lane.h. */
 #include "core/lane.h"
 
-#include <string.h>
-
 #include "core/arena.h"
 #include "core/tally.h"
 
@@ -186,7 +184,7 @@ static bool uses_ended(struct gap__policy_state *s, uint32_t *uses) {
   while (*uses) {
     struct gap__use *use = use_at(s, *uses);
     if (!use->event && !use_record(s, use)) return false;
-    if (gap__dev_event_query(s->dev, use->event) == GAP_EAGAIN) return false;
+    if (gap__dev_event_query(s->dev, use->event)) return false; /* also when the driver cannot say */
     gap__event_give(s, use->event);
     uint32_t gone = *uses;
     *uses = use->next;

@@ -4,7 +4,13 @@
 #include "core/tally.h"
 
 #define RESERVE_DEFAULT ((uint64_t)512 << 20)
-enum { PLENTY_PAGES = 16, PLENTY_SHARE = 1024, THRASH_PRICE = 16, THRASH_FORGIVE = 64, ASK_AGAIN_PAGES = 256 }; /* growth after which the driver is asked again what is free */
+enum {
+  PLENTY_PAGES = 16,    /* the largest chunk while memory is plenty: 32 MiB */
+  PLENTY_SHARE = 1024,  /* and at most this part of what is held */
+  THRASH_PRICE = 16,    /* pages stolen that buy a page more */
+  THRASH_FORGIVE = 64,  /* pages allocated that make up for a page stolen */
+  ASK_AGAIN_PAGES = 256 /* growth after which the driver is asked again what is free */
+};
 
 uint64_t gap__held_pages(const struct gap__policy_state *s) {
   return atomic_load_explicit(&s->device->held_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;

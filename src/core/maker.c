@@ -6,7 +6,6 @@
  * few pages at a time. */
 #include "core/maker.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <time.h>
 

@@ -172,10 +172,6 @@ uint32_t gap__place_settle(struct gap__arena *arena, uint32_t block, uint32_t of
   return gap__block_isolate(arena, block, off, units, GAP__IDLE);
 }
 
-static bool has_page(const struct gap__policy_state *s, const struct gap__range *range, uint32_t page) {
-  return gap__slot_is_home(s, range, page);
-}
-
 void gap__place_dissolve(struct gap__arena *arena, uint32_t block) {
   struct gap__lane *lane = arena->lane;
   const struct gap__policy_state *s = lane->owner;
@@ -183,8 +179,8 @@ void gap__place_dissolve(struct gap__arena *arena, uint32_t block) {
     const struct gap__block *b = gap__block(lane, block);
     const struct gap__range *range = gap__range_at(s, b->range);
     uint32_t end = b->off + b->len, page = gap__page_of(b->off);
-    bool idle = has_page(s, range, page);
-    while (++page << GAP__PAGE_UNIT_SHIFT < end && has_page(s, range, page) == idle) continue;
+    bool idle = gap__slot_is_home(s, range, page);
+    while (++page << GAP__PAGE_UNIT_SHIFT < end && gap__slot_is_home(s, range, page) == idle) continue;
     uint32_t at = page << GAP__PAGE_UNIT_SHIFT;
     uint32_t high = at < end ? gap__block_cut(arena, block, at - b->off) : 0;
     gap__block_attach(arena, block, idle ? GAP__IDLE : GAP__HOLE);

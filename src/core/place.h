@@ -22,7 +22,7 @@ void gap__place_search(struct gap__arena *, uint32_t units, bool aligned, enum g
 
 /* Makes [off, off + units) one RESERVED block, extended to page borders where it reaches into holes. 0: GAP_ENOMETA. */
 uint32_t gap__place_reserve(struct gap__arena *, const struct gap__spot *, uint32_t units);
-/* After its pages were supplied: hands back what lies outside [off, off + units). GAP_ENOMETA: nothing was. */
+/* After its pages were supplied: hands back what lies outside [off, off + units). 0: GAP_ENOMETA, nothing has changed. */
 uint32_t gap__place_settle(struct gap__arena *, uint32_t block, uint32_t off, uint32_t units);
 /* After supplying failed: what has pages becomes idle, the rest holes again. */
 void gap__place_dissolve(struct gap__arena *, uint32_t block);

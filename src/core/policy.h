@@ -18,7 +18,6 @@ struct gap__device {
   _Atomic uint64_t cap_bytes;       /* 0: none */
   _Atomic uint64_t held_bytes;      /* chunks and segments of all strategies */
   enum gap__maker maker;
-  bool check_always;
   gap__oom_callback *oom_callback;
   void *oom_arg;
   char diagnosis[1024];             /* of the last failure; guarded by the strategy's device lock */

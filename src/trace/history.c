@@ -76,6 +76,5 @@ void gap__history_free(struct gap__history *history) {
   free(history->frames);
   free(history->text);
   free(history->settings_text);
-  free(history->external_annotations_json);
   free(history);
 }

@@ -98,7 +98,6 @@ struct gap__history {
   uint64_t total_bytes;   /* the card; 0 = unknown */
   bool has_stats;
   uint64_t stat_reserved_peak, stat_reserved_current, stat_alloc_retries, stat_ooms;
-  char *external_annotations_json; /* not kept: NULL */
   uint64_t unknown_actions;        /* entries of an action that this version does not know: left out of the events */
   struct gap__hist_event *event_storage; /* what devices[].events point into */
 };

@@ -18,6 +18,7 @@ golden replay-bad-file    replay README.md gnn.pickle.xz --policy ideal
 golden replay-bad-cap     replay gnn.pickle.xz --cap lots
 golden replay-bad-policy  replay gnn.pickle.xz --policy gapless,nativ
 golden replay-bad-conf    replay gnn.pickle.xz --policy native --conf max_split_size_mb:1
+golden replay-unknown-key replay gnn.pickle.xz --policy ideal --conf grow_limt:2
 golden replay-bad-option  replay gnn.pickle.xz --polcy native
 golden replay-no-value    replay gnn.pickle.xz --cap
 golden replay-no-file     replay
