@@ -57,9 +57,10 @@ def tasks(path, quick):
 
 
 def run(command, path, options):
-    """The object of each device; or what the command said when it gave none."""
-    done = subprocess.run([command, "replay", path, "--json", "--quiet", *options], capture_output=True, text=True,
-                          check=False)
+    """The object of each device; or what the command said when it gave none.  Run beside the file: results name no folder."""
+    folder, name = os.path.split(os.path.abspath(path))
+    done = subprocess.run([os.path.abspath(command), "replay", name, "--json", "--quiet", *options], capture_output=True,
+                          text=True, check=False, cwd=folder)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return lines if lines else {"error": done.stderr.strip() or f"exit code {done.returncode}"}
 

@@ -16,6 +16,7 @@
 
 struct result {
   const char *path;
+  const char *name; /* in the output */
   double ms[ROUNDS_MAX]; /* sorted */
   unsigned rounds;
   uint64_t file_bytes, events;
@@ -64,7 +65,7 @@ static void print(const struct result *result, bool json) {
              "\"peak_resident_bytes\":%.0f,\"peak_resident_per_file_byte\":%.3f}\n"
            : "%s: %llu bytes, %llu events, %u rounds: median %.1f ms (%.1f to %.1f), %.0f MB/s, %.0f events/s, "
              "peak memory %.0f bytes, %.2f x the file\n";
-  printf(format, result->path, (unsigned long long)result->file_bytes, (unsigned long long)result->events,
+  printf(format, result->name, (unsigned long long)result->file_bytes, (unsigned long long)result->events,
          result->rounds, median, result->ms[0], result->ms[result->rounds - 1], mb / seconds,
          (double)result->events / seconds, resident, resident / (double)result->file_bytes);
 }
@@ -115,8 +116,13 @@ int main(int count, char **arguments) {
     fprintf(stderr, "usage: reader [--json] [--rounds 1..%d] [FILE]\n", ROUNDS_MAX);
     return 2;
   }
-  if (result.path) return measure(&result, json);
+  if (result.path) {
+    const char *slash = strrchr(result.path, '/');
+    result.name = slash ? slash + 1 : result.path;
+    return measure(&result, json);
+  }
   result.path = made;
+  result.name = "rlhf_cut.pickle";
   int rc = prepare(made);
   if (!rc) rc = measure(&result, json);
   unlink(made);
