@@ -181,7 +181,7 @@ def main():
             file.write(text + "\n")
         named = {os.path.basename(path): results[path] for path in paths}
         with open(given.out + ".json", "w", encoding="utf-8") as file:
-            json.dump({"bench": "figures", "where": where(), "results": named}, file, indent=1)
+            json.dump({"bench": "figures", "where": where(), "results": named}, file)
             file.write("\n")
     return 1 if any(good is False for _, cells in rows for _, good in cells) else 0
 
