@@ -1,8 +1,27 @@
 /* gapless: a GPU memory manager.  This header is the manual of the C interface; it compiles as C99 and C++11.
  *
- * Every function returns 0 or a negative GAP_E... code, results come last by out-parameters, and the library never prints,
- * exits or aborts: messages go to the log callback.  Sizes are in bytes.  Any thread may call any function at any time
- * unless it says otherwise. */
+ *     gap_heap *heap;
+ *     gap_addr x;
+ *     gap_heap_default(&heap);                      every device of the process, opened at its first use
+ *     gap_alloc(heap, 0, stream, bytes, &x);        on device 0, in order of `stream`
+ *     launch(kernel, stream, x);
+ *     gap_free(heap, x);                            at once: later work of `stream` may get the memory
+ *
+ * Rules of all calls:
+ *  - They return 0 or a negative GAP_E... code; results come last, by out-parameters, and are written only on success unless
+ *    a call says otherwise.  The library never prints, exits or aborts; messages go to the log callback (gap_set_log).
+ *  - Sizes are in bytes.  A size is rounded up to 512, and every address is a multiple of 512.
+ *  - Any thread may call any function at any time, except where it says otherwise, and except that nobody may use a heap
+ *    while or after it is destroyed.  Callbacks must not call the heap unless their description allows it.
+ *  - *Stream order*: a block belongs to the stream that it was allocated for.  Freeing does not wait: the memory may be handed
+ *    out again for the same stream at once, since that stream runs its work in order, and for other streams when the work
+ *    queued before the free has ended.  Use of a block on another stream must be recorded (gap_record_stream).
+ *  - Streams are the driver's handles as integers: 0 and 1 are the legacy default stream, 2 is the calling thread's own default
+ *    stream (--default-stream per-thread).  They may be capturing a graph.
+ *  - In a child after fork() the heap is not usable: allocation gives GAP_EFORKED, frees do nothing, destroy is allowed.
+ *
+ * A struct that begins with `size` has its own size there, so that members which a newer header adds are
+ * known to be absent.  Since 0.1 unless noted. */
 #ifndef GAPLESS_H
 #define GAPLESS_H
 
@@ -24,13 +43,15 @@ extern "C" {
 #define GAP_VERSION_PATCH 0
 
 typedef uint64_t gap_addr;   /* a device address: an integer, so that host code cannot dereference it by accident */
-typedef uint64_t gap_stream; /* a stream handle as the driver knows it: 0 and 1 the legacy default, 2 per-thread default */
+typedef uint64_t gap_stream; /* a stream handle as the driver knows it: (gap_stream)(uintptr_t)cuda_stream */
 
-typedef struct gap_pool_id { /* a private pool in PyTorch's sense; {0, 0} is the default pool */
+typedef struct gap_pool_id { /* a private pool, as in PyTorch; {0, 0} is the default pool */
   uint64_t first, second;
 } gap_pool_id;
 
 typedef struct gap_heap gap_heap;
+
+/* ---- Errors and messages ---- */
 
 enum {
   GAP_OK = 0,
@@ -55,13 +76,221 @@ enum {
 
 /* The meaning of a code in one sentence; never NULL. */
 GAP_API const char *gap_strerror(int code);
-/* "0.1.0" */
+/* "0.1.0": of the library, which may be newer than this header. */
 GAP_API const char *gap_version(void);
 
 /* One line of text for a person.  `level` 0 error, 1 warning, 2 information, 3 debug.  Called from the thread that met the
- * event, possibly inside an allocation; must not call back into the heap.  NULL (the default) drops the lines. */
+ * event, possibly inside an allocation.  NULL (the default) drops the lines. */
 typedef void (*gap_log_fn)(void *arg, int level, const char *line);
 GAP_API void gap_set_log(gap_log_fn fn, void *arg);
+
+/* ---- Heaps ---- */
+
+typedef enum gap_backend {
+  GAP_BACKEND_CUDA, /* the NVIDIA driver, loaded at run time; no toolkit is needed */
+  GAP_BACKEND_HOST, /* host memory that behaves like a device: tests without a GPU; addresses may be dereferenced */
+  GAP_BACKEND_SIM   /* accounting only, any size: addresses are imaginary */
+} gap_backend;
+
+enum {
+  GAP_HEAP_NO_ENVIRONMENT = 1, /* ignore PYTORCH_CUDA_ALLOC_CONF, GAPLESS_CONF and the like */
+  GAP_HEAP_NO_THREAD = 2       /* start no page maker thread, whatever the configuration says */
+};
+
+typedef struct gap_heap_options {
+  size_t size;           /* sizeof(gap_heap_options) */
+  gap_backend backend;
+  unsigned flags;        /* GAP_HEAP_..., or 0 */
+  int device_count;      /* host, sim: how many devices, 1 to 64 (0: 1); cuda: 0, all that the driver shows */
+  uint64_t device_bytes; /* host, sim: memory of each device (0: 1 GiB, 80 GiB); cuda: 0 */
+  const char *conf;      /* configuration applied over the environment's, or NULL: see gap_configure */
+} gap_heap_options;
+#define GAP_HEAP_OPTIONS_INIT { sizeof(gap_heap_options), GAP_BACKEND_CUDA, 0, 0, 0, NULL }
+
+/* Makes a heap over every device of a backend.  A device is opened (context, page maker) when it is first allocated from.
+ * GAP_EINVAL: an option out of range; GAP_ENOTSUP: no driver, or one that lacks what is needed (the log names it);
+ * GAP_EDEVICE: the driver shows no device or refuses; GAP_EKEY, GAP_EVALUE: `conf` (the log quotes it; a wrong variable in
+ * the environment is logged and leaves the heap with its other settings); GAP_ENOMETA. */
+GAP_API int gap_heap_create(const gap_heap_options *options, gap_heap **out);
+/* Gives everything back to the driver.  Blocks that are still live become invalid, so their work must have ended.  NULL is
+ * fine.  No other call may be under way. */
+GAP_API void gap_heap_destroy(gap_heap *heap);
+
+/* The process's own heap, made at the first call with GAP_HEAP_OPTIONS_INIT; errors as gap_heap_create, and a later call tries
+ * again.  It is never destroyed by itself: at exit the driver takes its memory back, and late frees stay harmless. */
+GAP_API int gap_heap_default(gap_heap **out);
+/* Destroys the default heap, if there is one; the next gap_heap_default makes a new one. */
+GAP_API void gap_shutdown(void);
+
+/* Devices are 0 .. count - 1, in the order of the driver (CUDA_VISIBLE_DEVICES applies). */
+GAP_API int gap_device_count(gap_heap *heap);
+
+/* ---- Blocks ---- */
+
+/* Allocates `bytes` on `device` in order of `stream`.  0 bytes give address 0, which may be freed.
+ * GAP_ENOMEM: out of memory after every rung of the reclaim ladder and the out-of-memory callback; gap_explain says why.
+ * GAP_ETOOBIG: 2^60 bytes or more.  GAP_EINVAL: no such device.  GAP_ENOMETA, GAP_EDEVICE, GAP_EFORKED.
+ * On failure *out is 0 and nothing has changed.  Makes no driver call when idle memory of the stream fits. */
+GAP_API int gap_alloc(gap_heap *heap, int device, gap_stream stream, uint64_t bytes, gap_addr *out);
+/* The same from a private pool ({0, 0}: the default pool).  GAP_ESTATE: the pool is not in use. */
+GAP_API int gap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
+/* Frees a block in stream order; never waits.  Address 0 is fine.  GAP_ENOTMINE: the address is not of this heap;
+ * GAP_EFREED: it is, but no live block begins there. */
+GAP_API int gap_free(gap_heap *heap, gap_addr addr);
+/* Frees a block whose last use was queued on `stream`, as cudaFreeAsync does: gap_record_stream, then gap_free. */
+GAP_API int gap_free_on(gap_heap *heap, gap_addr addr, gap_stream stream);
+/* Work queued on `stream` up to the block's free uses it too: the memory is reused only after that work has ended.
+ * Errors as gap_free. */
+GAP_API int gap_record_stream(gap_heap *heap, gap_addr addr, gap_stream stream);
+/* Call before a stream is destroyed: its idle memory becomes anybody's when the work queued so far has ended, and its handle,
+ * which the driver may give to a new stream, is forgotten.  Live blocks of the stream stay valid and may still be freed.
+ * Where a program does not call this, the heap finds out by the stream's id, later. */
+GAP_API int gap_retire_stream(gap_heap *heap, int device, gap_stream stream);
+
+/* ---- One line: the default heap, shaped like the driver's calls ---- */
+
+/* On the device that is current in the calling thread (device 0 where none is).  *out is NULL on failure. */
+GAP_API int gap_malloc(void **out, size_t bytes, gap_stream stream);
+/* gap_free_on of the default heap; NULL is fine. */
+GAP_API int gap_mfree(void *memory, gap_stream stream);
+
+/* ---- Pools ---- */
+
+enum {
+  GAP_POOL_PRIVATE = 0,   /* idle pages serve this pool only, until it is released */
+  GAP_POOL_SHARED = 1,    /* blocks lie apart from other pools', idle pages serve everybody */
+  GAP_POOL_CONTIGUOUS = 2 /* every block lies inside one driver allocation (cuMemAlloc): for registration with a network card or
+                           * with NCCL, for cudaIpcGetMemHandle; more of it lies idle */
+};
+
+/* Makes a pool on `device`; its use count is 1.  `tag` names it in summaries (NULL: none; 31 bytes are kept).  For the memory of a
+ * CUDA graph take GAP_POOL_PRIVATE: addresses and pages stay until the pool is released.
+ * GAP_EINVAL: flags that exclude each other; GAP_ENOMETA. */
+GAP_API int gap_pool_create(gap_heap *heap, int device, unsigned flags, const char *tag, gap_pool_id *out);
+/* The same under an id of the caller's (PyTorch hands out its own); GAP_ESTATE when it exists with other flags. */
+GAP_API int gap_pool_adopt(gap_heap *heap, int device, unsigned flags, const char *tag, gap_pool_id id);
+/* The use count, as with graphs that share a pool.  At 0 the pool is released: its idle memory becomes anybody's, its live blocks stay
+ * valid until they are freed.  GAP_ESTATE: not in use. */
+GAP_API int gap_pool_retain(gap_heap *heap, int device, gap_pool_id id);
+GAP_API int gap_pool_release(gap_heap *heap, int device, gap_pool_id id);
+
+/* ---- Limits ---- */
+
+/* The cap on held bytes of a device, 0: none.  A cap below what is held gives idle memory back at the next need; below what is
+ * live, nothing new is served until enough was freed. */
+GAP_API int gap_set_cap(gap_heap *heap, int device, uint64_t bytes);
+/* The same as a share of the card's memory, 0 to 1. */
+GAP_API int gap_set_fraction(gap_heap *heap, int device, double fraction);
+/* Driver-free memory that is left to other programs on the card. */
+GAP_API int gap_set_reserve(gap_heap *heap, int device, uint64_t bytes);
+/* Gives idle memory back to the driver, as empty_cache does; of one private pool, or ({0, 0}) of the default pool and of released
+ * ones.  Waits only for work that still uses it.  `returned`, bytes given back, may be NULL. */
+GAP_API int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *returned);
+/* Lets kernels of `peer` reach the memory of `device`, present and future.  GAP_ENOTSUP: the hardware cannot. */
+GAP_API int gap_enable_peer(gap_heap *heap, int device, int peer);
+
+/* ---- Configuration ---- */
+
+/* Applies a configuration string at run time, in the grammar of PYTORCH_CUDA_ALLOC_CONF (docs/configuration.md): it replaces what an
+ * earlier call said; "" goes back to the environment's.  All or nothing: GAP_EVALUE or, with strict:True, GAP_EKEY, with the reason in
+ * the log. */
+GAP_API int gap_configure(gap_heap *heap, const char *conf);
+/* The value in force of a key as text, cut to `bytes`.  GAP_EKEY: no such key. */
+GAP_API int gap_conf_value(gap_heap *heap, const char *key, char *text, size_t bytes);
+
+/* ---- Callbacks: one of each a heap; NULL takes it away ---- */
+
+/* A request of `bytes` found no memory on any rung.  Return 1 when something was freed: the ladder is tried once more; 0: fail.
+ * Called in the requesting thread, without locks: it may free and trim. */
+typedef int (*gap_oom_fn)(void *arg, int device, gap_stream stream, uint64_t bytes);
+GAP_API int gap_set_oom(gap_heap *heap, gap_oom_fn fn, void *arg);
+
+typedef enum gap_event_kind { /* the names of PyTorch's memory history */
+  GAP_EVENT_ALLOC,          /* a block was handed out */
+  GAP_EVENT_FREE_REQUESTED, /* the caller freed it */
+  GAP_EVENT_FREE_COMPLETED, /* it is idle: at once, or when recorded streams have ended their use */
+  GAP_EVENT_SEGMENT_ALLOC,  /* one driver allocation */
+  GAP_EVENT_SEGMENT_FREE,
+  GAP_EVENT_SEGMENT_MAP,    /* memory was mapped at addresses */
+  GAP_EVENT_SEGMENT_UNMAP,
+  GAP_EVENT_OOM             /* a request failed; addr is the driver's free bytes */
+} gap_event_kind;
+
+typedef struct gap_event {
+  gap_event_kind kind;
+  int device;
+  gap_addr addr;
+  uint64_t bytes; /* of the block after rounding, or of the mapping; OOM: asked for */
+  uint64_t requested;
+  gap_stream stream;
+  gap_pool_id pool;
+} gap_event;
+
+/* Called from the thread that caused the event, inside the call and under the heap's locks: it must be quick, and must not call the
+ * heap.  Events of one block come in order. */
+typedef void (*gap_event_fn)(void *arg, const gap_event *event);
+GAP_API int gap_set_events(gap_heap *heap, gap_event_fn fn, void *arg);
+
+/* ---- Looking ---- */
+
+typedef struct gap_usage {
+  size_t size;                     /* sizeof(gap_usage) */
+  uint64_t live_bytes;             /* blocks handed out, after rounding */
+  uint64_t requested_bytes;        /* the same before rounding */
+  uint64_t pending_bytes;          /* freed, still used by other streams */
+  uint64_t held_bytes;             /* taken from the driver: the cap limits this */
+  uint64_t idle_returnable_bytes;  /* could be given back, or serve any request */
+  uint64_t idle_stuck_bytes;       /* on pages that live blocks use in part, or that a pool keeps */
+  uint64_t peak_live_bytes;        /* P */
+  uint64_t peak_held_bytes;
+  uint64_t cap_bytes;              /* 0: none */
+  uint64_t largest_servable_bytes; /* the largest request that could be served now without waiting */
+  uint64_t card_free_bytes, card_total_bytes; /* as the driver says, all programs together */
+} gap_usage;
+
+/* GAP_EINVAL: no such device, or `out->size` unknown. */
+GAP_API int gap_get_usage(gap_heap *heap, int device, gap_usage *out);
+
+/* Every figure by name: those of torch.cuda.memory_stats ("allocated_bytes.all.current", ...) and ours ("pages_stolen",
+ * "rung.steal.count", "driver.map.calls", ...; docs/statistics.md).  Ends early when `fn` returns other than 0, and returns that. */
+typedef int (*gap_stat_fn)(void *arg, const char *name, int64_t value);
+GAP_API int gap_stats(gap_heap *heap, int device, gap_stat_fn fn, void *arg);
+/* One of them.  GAP_EKEY: no such name. */
+GAP_API int gap_stat(gap_heap *heap, int device, const char *name, int64_t *out);
+GAP_API int gap_reset_peaks(gap_heap *heap, int device);
+GAP_API int gap_reset_accumulated(gap_heap *heap, int device);
+
+typedef enum gap_block_state {
+  GAP_BLOCK_IDLE,
+  GAP_BLOCK_LIVE,
+  GAP_BLOCK_PENDING, /* freed, still used by another stream */
+  GAP_BLOCK_HOLE     /* addresses without memory */
+} gap_block_state;
+
+typedef struct gap_block {
+  gap_addr addr;
+  uint64_t bytes, requested; /* requested: 0 unless live or pending */
+  gap_stream stream;
+  gap_pool_id pool;
+  gap_block_state state;
+  int is_large;              /* of PyTorch's large pool: more than 1 MiB */
+  gap_addr segment;          /* the driver allocation, or the contiguous mapped range, that it lies in */
+  uint64_t segment_bytes;
+} gap_block;
+
+/* All blocks in order of address within a segment.  `fn` runs under the heap's locks; other than 0 ends the walk and is returned. */
+typedef int (*gap_block_fn)(void *arg, const gap_block *block);
+GAP_API int gap_walk(gap_heap *heap, int device, gap_block_fn fn, void *arg);
+/* The live or pending block that `addr` lies in.  GAP_ENOTMINE: not of this heap; GAP_EFREED: no such block there. */
+GAP_API int gap_find_block(gap_heap *heap, gap_addr addr, gap_block *out, int *device);
+
+/* Texts.  At most `bytes` with the closing 0 are written; `needed` (may be NULL) is the length of the whole text without it. */
+/* A page for a person: live, held and idle memory, by stream and pool, the ladder, driver calls. */
+GAP_API int gap_summary(gap_heap *heap, int device, char *text, size_t bytes, size_t *needed);
+/* Why the last failed request of the device failed, in plain words with numbers; "" when none did. */
+GAP_API int gap_explain(gap_heap *heap, int device, char *text, size_t bytes, size_t *needed);
+/* Checks every invariant of the heap (milliseconds to seconds).  GAP_ESTATE: broken, the first one in `text`. */
+GAP_API int gap_check(gap_heap *heap, int device, char *text, size_t bytes);
 
 #ifdef __cplusplus
 }
