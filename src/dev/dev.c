@@ -99,6 +99,10 @@ int gap__dev_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out
   CHECKED(dev, stream_capturing, stream, out);
 }
 
+int gap__dev_stream_create(struct gap__dev *dev, gap_stream *out) { CHECKED(dev, stream_create, out); }
+
+int gap__dev_stream_destroy(struct gap__dev *dev, gap_stream stream) { CHECKED(dev, stream_destroy, stream); }
+
 int gap__dev_copy(struct gap__dev *dev, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream stream) {
   CHECKED(dev, copy, dst, src, bytes, stream);
 }

@@ -48,7 +48,7 @@ struct gap__dev_caps {
 #define GAP__DEV_CALLS(X) \
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
   X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
-  X(stream_id) X(stream_capturing) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info)
+  X(stream_id) X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info)
 
 enum gap__dev_call {
 #define X(name) GAP__CALL_##name,
@@ -92,6 +92,10 @@ struct gap__dev_ops {
   /* Streams. `stream_id` is unique over the life of the process, a handle is not. */
   int (*stream_id)(struct gap__dev *, gap_stream, uint64_t *out);
   int (*stream_capturing)(struct gap__dev *, gap_stream, bool *out);
+
+  /* A stream of our own, for copies and replays; it waits for no other. */
+  int (*stream_create)(struct gap__dev *, gap_stream *out);
+  int (*stream_destroy)(struct gap__dev *, gap_stream); /* work queued on it still runs */
 
   /* Data, in stream order. */
   int (*copy)(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
@@ -149,6 +153,8 @@ int gap__dev_event_wait(struct gap__dev *, gap__event);
 int gap__dev_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__dev_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__dev_stream_capturing(struct gap__dev *, gap_stream, bool *out);
+int gap__dev_stream_create(struct gap__dev *, gap_stream *out);
+int gap__dev_stream_destroy(struct gap__dev *, gap_stream);
 int gap__dev_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
 int gap__dev_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
 int gap__dev_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);

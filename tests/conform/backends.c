@@ -110,6 +110,19 @@ static gap__event event(struct gap__dev *dev) {
     assert_true(refused_rc == GAP_EINVAL || refused_rc == GAP_EDEVICE); \
   } while (0)
 
+static void test_streams_of_our_own_are_apart(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_stream stream[2];
+  gap__event end = 0;
+  for (int i = 0; i < 2; i++) assert_int_equal(gap__dev_stream_create(dev, &stream[i]), 0);
+  assert_true(stream[0] != stream[1] && stream[0] > 2 && stream[1] > 2);
+  assert_int_equal(gap__dev_event_create(dev, stream[0], &end), 0);
+  assert_int_equal(gap__dev_event_record(dev, end, stream[0]), 0);
+  assert_int_equal(gap__dev_event_wait(dev, end), 0);
+  assert_int_equal(gap__dev_event_destroy(dev, end), 0);
+  for (int i = 0; i < 2; i++) assert_int_equal(gap__dev_stream_destroy(dev, stream[i]), 0);
+}
+
 static void test_caps(void **state) {
   const struct gap__dev *dev = dev_of(state);
   assert_int_equal(dev->caps.total_bytes, TOTAL);
@@ -476,6 +489,7 @@ static void test_clock_is_monotonic(void **state) {
   { #name, name, set_up, tear_down, NULL }
 static const struct CMUnitTest rules[] = {
     RULE(test_caps),
+    RULE(test_streams_of_our_own_are_apart),
     RULE(test_windows_are_aligned_and_apart),
     RULE(test_windows_cost_no_memory),
     RULE(test_unreserve_needs_the_whole_empty_window),

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "dev/host/state.h"
+#include "dev/soft/stream.h"
 
 enum { CHUNKS_MAX = 1 << 20, MAPPINGS_MAX = 1 << 20, EVENTS_MAX = 1 << 20 };
 
@@ -84,6 +85,8 @@ static const struct gap__dev_ops ops = {
     .event_query = gap__host_event_query,
     .event_wait = gap__host_event_wait,
     .stream_wait = gap__host_stream_wait,
+    .stream_create = gap__soft_stream_create,
+    .stream_destroy = gap__soft_stream_destroy,
     .stream_id = gap__host_stream_id,
     .stream_capturing = gap__host_stream_capturing,
     .copy = gap__host_copy,

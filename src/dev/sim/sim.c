@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "dev/sim/state.h"
+#include "dev/soft/stream.h"
 
 enum { RECORDS_MAX = 1 << 22, EVENTS_MAX = 1 << 20, STREAMS_MAX = 1 << 20 };
 
@@ -59,6 +60,7 @@ static void destroy(struct gap__dev *dev) {
   .event_create = gap__sim_event_create, .event_destroy = gap__sim_event_destroy, \
   .event_record = gap__sim_event_record, .event_query = gap__sim_event_query, .event_wait = gap__sim_event_wait, \
   .stream_wait = gap__sim_stream_wait, \
+  .stream_create = gap__soft_stream_create, .stream_destroy = gap__soft_stream_destroy, \
   .stream_id = gap__sim_stream_id, .stream_capturing = gap__sim_stream_capturing, .copy = gap__sim_copy, \
   .pin = gap__sim_pin, .unpin = gap__sim_unpin, .mem_info = gap__sim_mem_info, .now_ns = gap__sim_time, \
   .background = background, .background_idle = background_idle, .background_ask = background_ask
