@@ -5,6 +5,8 @@
 
 #include "gapless/gapless.h"
 
+enum { MARGIN_SHARE = 16 };
+
 static size_t page_round(size_t bytes) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   return (bytes + page - 1) / page * page;
@@ -19,19 +21,35 @@ void gap__meta_unmap(void *p, size_t bytes) {
   if (p) munmap(p, page_round(bytes));
 }
 
+static size_t slab_bytes(uint32_t record_bytes, uint32_t count_max) {
+  return (size_t)record_bytes * ((size_t)count_max + count_max / MARGIN_SHARE);
+}
+
 int gap__slab_init(struct gap__slab *slab, uint32_t record_bytes, uint32_t count_max) {
   *slab = (struct gap__slab){.record_bytes = record_bytes, .count_max = count_max, .count = 1};
-  slab->base = gap__meta_map((size_t)record_bytes * count_max);
+  slab->base = gap__meta_map(slab_bytes(record_bytes, count_max));
   return slab->base ? 0 : GAP_ENOMETA;
 }
 
 void gap__slab_destroy(struct gap__slab *slab) {
-  gap__meta_unmap(slab->base, (size_t)slab->record_bytes * slab->count_max);
+  gap__meta_unmap(slab->base, slab_bytes(slab->record_bytes, slab->count_max));
   *slab = (struct gap__slab){0};
 }
 
 uint32_t gap__slab_take_slow(struct gap__slab *slab) {
-  if (slab->count == slab->count_max) return 0;
+  if (slab->count >= slab->count_max) return 0;
   slab->in_use++;
   return slab->count++;
+}
+
+bool gap__slab_assure(struct gap__slab *slab, uint32_t count) {
+  uint32_t free = 0;
+  for (uint32_t i = slab->free_head; i && free < count; i = *(uint32_t *)gap__slab_at(slab, i)) free++;
+  for (; free < count; free++) {
+    if (slab->count >= slab->count_max + slab->count_max / MARGIN_SHARE) return false;
+    uint32_t fresh = slab->count++;
+    *(uint32_t *)gap__slab_at(slab, fresh) = slab->free_head;
+    slab->free_head = fresh;
+  }
+  return true;
 }

@@ -18,7 +18,7 @@ void gap__meta_unmap(void *, size_t bytes);
 struct gap__slab {
   unsigned char *base;
   uint32_t record_bytes;
-  uint32_t count_max; /* records that fit into the reserved addresses */
+  uint32_t count_max; /* records that may be taken; beyond them lies a margin of a sixteenth */
   uint32_t count;     /* records ever handed out, 1 for the unused first */
   uint32_t free_head;
   uint32_t in_use;
@@ -28,6 +28,9 @@ int gap__slab_init(struct gap__slab *, uint32_t record_bytes, uint32_t count_max
 void gap__slab_destroy(struct gap__slab *);
 /* 0 when the slab is full or the host has no memory.  The record's bytes are not cleared when it is reused. */
 uint32_t gap__slab_take_slow(struct gap__slab *);
+/* Makes sure that the next `count` takes succeed, from the margin if need be: for undoing what failed, which must not fail
+ * itself.  False: the margin is used up. */
+bool gap__slab_assure(struct gap__slab *, uint32_t count);
 
 static inline void *gap__slab_at(const struct gap__slab *slab, uint32_t index) {
   return slab->base + (size_t)index * slab->record_bytes;

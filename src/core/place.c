@@ -39,7 +39,7 @@ static bool find_run(const struct gap__lane *lane, uint32_t hole, struct run *ru
 bool gap__place_claimable(const struct gap__lane *lane, uint32_t mapping) {
   const struct gap__policy_state *s = lane->owner;
   const struct gap__chunk_rec *c = gap__chunk_at(s, gap__mapping_at(s, mapping)->chunk);
-  if (!c->home) return false;
+  if (!c->home || gap__mapping_at(s, mapping)->dark) return false;
   const struct gap__mapping *home = gap__mapping_at(s, c->home);
   const struct gap__range *range = gap__range_at(s, home->range);
   if (range->arena->lane != lane) return false;
@@ -182,6 +182,7 @@ void gap__place_dissolve(struct gap__arena *arena, uint32_t block) {
     bool idle = gap__slot_is_home(s, range, page);
     while (++page << GAP__PAGE_UNIT_SHIFT < end && gap__slot_is_home(s, range, page) == idle) continue;
     uint32_t at = page << GAP__PAGE_UNIT_SHIFT;
+    if (at < end && !gap__slab_assure(&lane->blocks, 1)) return; /* lost: better than served without memory */
     uint32_t high = at < end ? gap__block_cut(arena, block, at - b->off) : 0;
     gap__block_attach(arena, block, idle ? GAP__IDLE : GAP__HOLE);
     block = high;
