@@ -184,7 +184,8 @@ static int reserve_window(struct gap__policy_state *s, const struct gap__arena *
   uint64_t least = (bytes + WINDOW_BYTES_MIN - 1) / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN;
   for (*window = window_bytes(s, arena, bytes);;) {
     int rc = gap__dev_reserve(s->dev, *window, WINDOW_BYTES_MIN, base);
-    if (!rc) return (*base + *window) >> GAP__ADDRESS_BITS ? GAP_ENOTSUP : 0;
+    if (!rc && (*base + *window) >> GAP__ADDRESS_BITS == 0) return 0;
+    if (!rc) gap__dev_unreserve(s->dev, *base, *window), rc = GAP_ENOTSUP;
     if (*window == least) return rc;
     *window = *window / 2 > least ? *window / 2 / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN : least;
   }

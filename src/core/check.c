@@ -136,7 +136,13 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
 }
 
 static void check_chunks(struct report *r, const struct gap__policy_state *s, uint64_t home_pages) {
-  uint64_t pages = 0;
+  uint64_t pages = 0, loose = 0;
+  for (uint32_t i = s->loose; i; i = gap__chunk_at(s, i)->next_loose) {
+    loose += gap__chunk_at(s, i)->pages;
+    if (gap__chunk_at(s, i)->home) fail(r, "chunk %u: loose, with a home", i);
+  }
+  if (loose != s->loose_pages) fail(r, "loose: %llu pages, %llu are counted", (unsigned long long)loose,
+                                    (unsigned long long)s->loose_pages);
   for (uint32_t i = 1; i <= s->range_count; i++) {
     const struct gap__range *range = gap__range_at(s, i);
     for (uint32_t page = 0; page < range->pages; page++) {
@@ -147,12 +153,13 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
       if (mapping->range != i || page < mapping->page || page >= mapping->page + c->pages)
         fail(r, "page %u: its slot names a mapping elsewhere", page);
       if (c->home == m && mapping->page == page) pages += c->pages;
+      if (c->home == m && mapping->dark) fail(r, "page %u: its memory cannot be used", page);
       bool listed = false;
       for (uint32_t k = c->mappings; k; k = gap__mapping_at(s, k)->next) listed |= k == m;
       if (!listed) fail(r, "page %u: its mapping is not in its chunk's list", page);
     }
   }
-  if (pages != s->held_pages || home_pages != pages || s->held[0].current != (int64_t)pages)
+  if (pages + loose != s->held_pages || home_pages != pages || s->held[0].current != (int64_t)s->held_pages)
     fail(r, "held: %llu pages have a home, %llu are counted", (unsigned long long)pages, (unsigned long long)s->held_pages);
 }
 

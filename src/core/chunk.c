@@ -16,6 +16,12 @@ static void count_held(struct gap__policy_state *s, int64_t pages) {
   run_by(&s->held[0], pages);
 }
 
+/* A loose chunk has no arena whose kind it could count for. */
+static void count_loose(struct gap__policy_state *s, int64_t pages) {
+  s->loose_pages += (uint64_t)pages;
+  run_by(&s->held[1 + GAP__ARENA_LARGE], pages);
+}
+
 static void count_home(struct gap__policy_state *s, const struct gap__range *range, int64_t pages) {
   run_by(&s->held[1 + range->arena->kind], pages);
 }
@@ -51,7 +57,7 @@ int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__rang
     return rc;
   }
   *gap__mapping_at(s, index) = (struct gap__mapping){
-      .chunk = chunk, .page = page, .next = c->mappings, .range = (uint16_t)(range - s->ranges)};
+      .chunk = chunk, .page = page, .next = c->mappings, .range = (uint16_t)(range - s->ranges), .dark = true};
   c->mappings = index;
   if (c->home) {
     range->lent_pages += c->pages;
@@ -64,15 +70,32 @@ int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__rang
   return 0;
 }
 
+int gap__chunk_access(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
+  if (!pages) return 0;
+  int rc = gap__dev_set_access(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)pages << GAP__PAGE_SHIFT);
+  for (uint32_t end = page + pages; !rc && page < end;) {
+    struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
+    m->dark = false;
+    page += gap__chunk_at(s, m->chunk)->pages;
+  }
+  return rc;
+}
+
+/* The last use of a mapping's pages by blocks of its arena. */
+static uint32_t last_use(const struct gap__range *range, uint32_t page, uint32_t pages) {
+  uint32_t stamp = 0;
+  for (uint32_t i = 0; i < pages; i++)
+    if (range->stamp[page + i] > stamp) stamp = range->stamp[page + i];
+  return stamp;
+}
+
 void gap__chunk_rehome(struct gap__policy_state *s, uint32_t mapping) {
   struct gap__mapping *to = gap__mapping_at(s, mapping);
   struct gap__chunk_rec *c = gap__chunk_at(s, to->chunk);
   if (c->home == mapping) return;
   struct gap__mapping *from = gap__mapping_at(s, c->home);
   struct gap__range *left = gap__range_at(s, from->range);
-  from->stamp = 0;
-  for (uint32_t i = 0; i < c->pages; i++)
-    if (left->stamp[from->page + i] > from->stamp) from->stamp = left->stamp[from->page + i];
+  from->stamp = last_use(left, from->page, c->pages);
   left->lent_pages += c->pages;
   struct gap__range *entered = gap__range_at(s, to->range);
   entered->lent_pages -= c->pages;
@@ -101,18 +124,61 @@ int gap__mapping_unmap(struct gap__policy_state *s, uint32_t mapping) {
   return 0;
 }
 
+static void loosen(struct gap__policy_state *s, uint32_t chunk) {
+  struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  c->next_loose = s->loose;
+  s->loose = chunk;
+  count_loose(s, c->pages);
+}
+
+static bool is_listed_loose(const struct gap__policy_state *s, uint32_t chunk) {
+  uint32_t i = s->loose;
+  while (i && i != chunk) i = gap__chunk_at(s, i)->next_loose;
+  return i != 0;
+}
+
+static void drop_loose(struct gap__policy_state *s, uint32_t chunk) {
+  uint32_t *link = &s->loose;
+  while (*link != chunk) link = &gap__chunk_at(s, *link)->next_loose;
+  *link = gap__chunk_at(s, chunk)->next_loose;
+  count_loose(s, -(int64_t)gap__chunk_at(s, chunk)->pages);
+}
+
+/* A lent mapping if there is one: the home goes last. */
+static uint32_t next_to_unmap(const struct gap__policy_state *s, const struct gap__chunk_rec *c) {
+  uint32_t next = gap__mapping_at(s, c->mappings)->next;
+  return c->mappings == c->home && next ? next : c->mappings;
+}
+
 int gap__chunk_release(struct gap__policy_state *s, uint32_t chunk) {
   struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  bool was_loose = is_listed_loose(s, chunk);
   while (c->mappings) {
-    int rc = gap__mapping_unmap(s, c->mappings);
+    int rc = gap__mapping_unmap(s, next_to_unmap(s, c));
     if (rc) return rc;
   }
   int rc = gap__dev_chunk_release(s->dev, c->handle);
+  if (rc && !was_loose) loosen(s, chunk);
   if (rc) return rc;
+  if (was_loose) drop_loose(s, chunk);
   count_held(s, -(int64_t)c->pages);
   s->device_frees++;
   gap__slab_give(&s->chunks, chunk);
   return 0;
+}
+
+int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
+  struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  int rc = gap__chunk_release(s, chunk);
+  if (!rc || !c->home) return rc;
+  struct gap__mapping *home = gap__mapping_at(s, c->home);
+  struct gap__range *range = gap__range_at(s, home->range);
+  home->stamp = last_use(range, home->page, c->pages);
+  range->lent_pages += c->pages;
+  count_home(s, range, -(int64_t)c->pages);
+  c->home = 0;
+  loosen(s, chunk);
+  return rc;
 }
 
 bool gap__mapping_settled(const struct gap__policy_state *s, uint32_t mapping) {

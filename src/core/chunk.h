@@ -7,13 +7,21 @@
 
 /* Creates a chunk without a mapping. GAP_ENOMEM: the card is full. */
 int gap__chunk_create(struct gap__policy_state *, uint32_t pages, uint32_t *out);
-/* Unmaps every mapping and gives the chunk back.  Every address it is mapped at must be out of use. */
+/* Unmaps every mapping, the home last, and gives the chunk back.  Every address it is mapped at must be out of use.  After an
+ * error it is still at home, perhaps with fewer lent mappings, or it is loose: it has no mapping any more. */
 int gap__chunk_release(struct gap__policy_state *, uint32_t chunk);
+/* The same for a chunk that cannot stay where it is: after an error it is loose. */
+int gap__chunk_abandon(struct gap__policy_state *, uint32_t chunk);
+static inline bool gap__chunk_is_loose(const struct gap__policy_state *s, uint32_t chunk) {
+  return !gap__chunk_at(s, chunk)->home;
+}
 /* Maps a chunk at `page` of `range`, whose slots are empty; not accessible yet. The first mapping is the home. */
 int gap__chunk_map(struct gap__policy_state *, uint32_t chunk, struct gap__range *range, uint32_t page, uint32_t *mapping);
+/* Makes the mappings that lie side by side on these pages usable. */
+int gap__chunk_access(struct gap__policy_state *, struct gap__range *range, uint32_t page, uint32_t pages);
 /* Makes a mapping the chunk's home; the old home becomes lent. */
 void gap__chunk_rehome(struct gap__policy_state *, uint32_t mapping);
-/* Removes a lent mapping, or the last one of a chunk about to be released. */
+/* Removes a lent mapping. */
 int gap__mapping_unmap(struct gap__policy_state *, uint32_t mapping);
 /* May a lent mapping be removed now: is its address out of use? */
 bool gap__mapping_settled(const struct gap__policy_state *, uint32_t mapping);

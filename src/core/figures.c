@@ -74,7 +74,7 @@ static void add_ours(struct gap__policy_state *s, struct gap__stats *out) {
   uint64_t hard = gap__hard_limit(s), held = gap__held_pages(s);
   uint64_t room = hard == UINT64_MAX ? s->dev->caps.total_bytes - (held << GAP__PAGE_SHIFT)
                                      : (hard > held ? hard - held : 0) << GAP__PAGE_SHIFT;
-  out->idle_returnable_bytes += (int64_t)idle.returnable_bytes;
+  out->idle_returnable_bytes += (int64_t)(idle.returnable_bytes + (s->loose_pages << GAP__PAGE_SHIFT));
   out->idle_stuck_bytes += (int64_t)idle.stuck_bytes;
   out->idle_extents += (int64_t)idle.extents;
   out->largest_servable_bytes += (int64_t)(room + idle.returnable_bytes);

@@ -232,6 +232,10 @@ static void destroy(struct gap__policy_state *s) {
   gap__maker_stop(s);
   for (uint32_t i = 1; s->chunks.base && i < s->chunks.count; i++)
     if (gap__chunk_at(s, i)->mappings) gap__chunk_release(s, i);
+  for (uint32_t next, i = s->loose; i; i = next) {
+    next = gap__chunk_at(s, i)->next_loose;
+    gap__chunk_release(s, i);
+  }
   for (uint32_t i = 1; i <= s->range_count; i++) gap__range_destroy(s, gap__range_at(s, i));
   for (uint32_t i = 0; i < s->event_cached; i++) gap__dev_event_destroy(s->dev, s->event_cache[i]);
   for (struct gap__lane *next, *lane = s->lanes; lane; lane = next) {

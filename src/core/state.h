@@ -16,6 +16,7 @@
  *     page lies in a live, idle, cached, pending or reserved block  <=>  its slot's mapping is a home   (*)
  *     page lies in a hole  =>  its slot is 0 or a lent mapping
  *     held bytes = sum of the pages of all chunks
+ *     a chunk has a home, or it is *loose*: the driver would not take it back, and is asked again later
  *   (*) a reserved block is one whose pages are being supplied; it may have both.
  *
  * *Epochs* say when an address is no longer used by the device.  Every free stamps its pages with the lane's open epoch;
@@ -113,6 +114,7 @@ struct gap__chunk_rec {
   uint32_t pages;
   uint32_t home;     /* mapping */
   uint32_t mappings; /* list of all mappings, home included */
+  uint32_t next_loose;
 };
 
 struct gap__mapping {
@@ -121,6 +123,7 @@ struct gap__mapping {
   uint32_t next;  /* of the same chunk */
   uint32_t stamp; /* lent: epoch of the last use at this address */
   uint16_t range;
+  bool dark;      /* no access was given: nothing may be served from here */
 };
 
 /* What one lane has live: all, and by torch's kind.  The fast path checks the limits in one branch: within them no device-wide
@@ -200,6 +203,8 @@ struct gap__policy_state {
   uint32_t clock;          /* the last epoch given out */
   struct gap__slab chunks, mappings, uses;
   uint64_t held_pages;     /* of this strategy */
+  uint32_t loose;          /* list of chunks without a home */
+  uint64_t loose_pages;
   uint64_t address_bytes;  /* reserved */
   struct gap__pending *pending; /* a ring in order of free; grows */
   uint32_t pending_first, pending_count, pending_capacity;

@@ -193,6 +193,7 @@ static void put_back(struct gap__policy_state *s, uint32_t first, uint32_t count
     struct gap__arena *arena = range->arena;
     uint32_t off = home->page << GAP__PAGE_UNIT_SHIFT;
     gap__lock(&arena->lane->lock);
+    gap__slab_assure(&arena->lane->blocks, 2);
     uint32_t hole = gap__block_covering(range, off);
     gap__block_detach(arena, hole);
     uint32_t block = gap__block_isolate(arena, hole, off, c->pages << GAP__PAGE_UNIT_SHIFT, GAP__HOLE);
@@ -269,13 +270,12 @@ static int prune(struct gap__policy_state *s, uint32_t chunk) {
 
 /* ---- mapping ---- */
 
-static int move_chunk(struct gap__supply *q, uint32_t chunk, uint32_t page) {
+/* The stolen chunk behind a page has become usable there: that is its home now. */
+static void move_in(struct gap__supply *q, uint32_t page) {
   struct gap__policy_state *s = q->lane->owner;
-  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
-  uint32_t left = c->home, mapping;
-  int rc = prune(s, chunk);
-  if (!rc) rc = gap__chunk_map(s, chunk, q->range, page, &mapping);
-  if (rc) return rc;
+  uint32_t mapping = q->range->slot[page];
+  const struct gap__chunk_rec *c = gap__chunk_at(s, gap__mapping_at(s, mapping)->chunk);
+  uint32_t left = c->home;
   gap__chunk_rehome(s, mapping);
   const struct gap__mapping *old = gap__mapping_at(s, left);
   bool early = old->stamp > gap__range_at(s, old->range)->arena->lane->completed;
@@ -288,7 +288,10 @@ static int move_chunk(struct gap__supply *q, uint32_t chunk, uint32_t page) {
   s->stolen += c->pages;
   s->stolen_alias += early ? c->pages : 0;
   q->stolen += c->pages;
-  return 0;
+}
+
+static uint32_t chunk_behind(const struct gap__policy_state *s, const struct gap__range *range, uint32_t page) {
+  return gap__mapping_at(s, range->slot[page])->chunk;
 }
 
 static int new_chunk(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
@@ -303,9 +306,13 @@ static int new_chunk(struct gap__policy_state *s, struct gap__range *range, uint
   return 0;
 }
 
-static int access(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t pages) {
-  if (!pages) return 0;
-  return gap__dev_set_access(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)pages << GAP__PAGE_SHIFT);
+/* New chunks that did not become usable go back. */
+static void abandon(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t end) {
+  while (page < end) {
+    uint32_t chunk = chunk_behind(s, range, page);
+    page += gap__chunk_at(s, chunk)->pages;
+    gap__chunk_abandon(s, chunk);
+  }
 }
 
 int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages, uint32_t most) {
@@ -316,7 +323,8 @@ int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint3
     for (uint32_t i = 0; i < next && !rc; i++) rc = vacate(s, range, page + done + i);
     if (!rc && !(rc = new_chunk(s, range, page + done, next))) done += next;
   }
-  int seen = access(s, range, page, done);
+  int seen = gap__chunk_access(s, range, page, done);
+  if (seen) abandon(s, range, page, page + done);
   return rc ? rc : seen;
 }
 
@@ -334,6 +342,18 @@ static bool chunk_settled(const struct gap__policy_state *s, uint32_t chunk, boo
     if (lane->completed < stamp && (!wait || gap__lane_wait(lane, stamp))) return false;
   }
   return true;
+}
+
+/* Offers loose chunks to the driver again. Returns pages. */
+static uint64_t give_loose(struct gap__policy_state *s, bool wait) {
+  uint64_t pages = 0;
+  for (uint32_t next, chunk = s->loose; chunk; chunk = next) {
+    uint32_t size = gap__chunk_at(s, chunk)->pages;
+    next = gap__chunk_at(s, chunk)->next_loose;
+    if (chunk_settled(s, chunk, wait) && gap__chunk_release(s, chunk) == 0) pages += size;
+  }
+  s->trimmed += (int64_t)pages;
+  return pages;
 }
 
 /* ---- the whole supply ---- */
@@ -368,12 +388,40 @@ static uint32_t next_loot(const struct gap__policy_state *s, struct fill *f, uin
 
 static int place_loot(struct gap__supply *q, uint32_t chunk, uint32_t page) {
   struct gap__policy_state *s = q->lane->owner;
-  uint32_t pages = gap__chunk_at(s, chunk)->pages;
+  uint32_t pages = gap__chunk_at(s, chunk)->pages, mapping;
   for (uint32_t i = 0; i < pages; i++) {
     int rc = vacate(s, q->range, page + i);
     if (rc) return rc;
   }
-  return move_chunk(q, chunk, page);
+  int rc = prune(s, chunk);
+  return rc ? rc : gap__chunk_map(s, chunk, q->range, page, &mapping);
+}
+
+/* Stolen chunks that did not become usable at [page, end) stay at home; they go back with the rest of the loot. */
+static void leave_loot(struct gap__supply *q, struct fill *f, uint32_t page, uint32_t end) {
+  struct gap__policy_state *s = q->lane->owner;
+  for (; page < end; f->next--) {
+    uint32_t mapping = q->range->slot[page];
+    page += gap__chunk_at(s, gap__mapping_at(s, mapping)->chunk)->pages;
+    gap__mapping_unmap(s, mapping); /* or it stays lent, and dark */
+  }
+}
+
+/* Stolen chunks side by side from `page` on, as far as they go; *end: where they end. */
+static int fill_with_loot(struct gap__supply *q, struct fill *f, uint32_t page, uint32_t to, uint32_t *end) {
+  struct gap__policy_state *s = q->lane->owner;
+  uint32_t from = page, chunk;
+  int rc = 0;
+  while (page < to && !rc && (chunk = next_loot(s, f, to - page)) != 0) {
+    rc = place_loot(q, chunk, page);
+    if (rc) f->next--; /* it goes back with the rest */
+    else page += gap__chunk_at(s, chunk)->pages;
+  }
+  *end = page;
+  int seen = gap__chunk_access(s, q->range, from, page - from);
+  if (seen) leave_loot(q, f, from, page);
+  for (uint32_t at = from; !seen && at < page; at += gap__chunk_at(s, chunk_behind(s, q->range, at))->pages) move_in(q, at);
+  return rc ? rc : seen;
 }
 
 /* Gives stolen chunks that are too large for the gaps back to the driver, so that new ones of the right size stay within the
@@ -382,24 +430,19 @@ static void recut(struct gap__supply *q, struct fill *f, uint32_t pages) {
   struct gap__policy_state *s = q->lane->owner;
   while (f->next < f->count && pages > room(q->soft, gap__held_pages(s))) {
     uint32_t chunk = s->scratch->loot[f->count - 1], size = gap__chunk_at(s, chunk)->pages;
-    if (!chunk_settled(s, chunk, false) || gap__chunk_release(s, chunk)) return;
+    if (!chunk_settled(s, chunk, false)) return;
+    int rc = gap__chunk_release(s, chunk);
+    if (!rc || gap__chunk_is_loose(s, chunk)) f->count--;
+    if (rc) return;
     s->trimmed += size;
-    f->count--;
   }
 }
 
 /* Fills the hole pages [from, to) (none has a home): stolen chunks first, then new ones within the hard limit. */
 static int fill_gap(struct gap__supply *q, struct fill *f, uint32_t from, uint32_t to) {
   struct gap__policy_state *s = q->lane->owner;
-  uint32_t page = from, chunk;
-  int rc = 0;
-  while (page < to && !rc && (chunk = next_loot(s, f, to - page)) != 0) {
-    rc = place_loot(q, chunk, page);
-    if (rc) f->next--; /* it goes back with the rest */
-    else page += gap__chunk_at(s, chunk)->pages;
-  }
-  int seen = access(s, q->range, from, page - from);
-  if (!rc) rc = seen;
+  uint32_t page;
+  int rc = fill_with_loot(q, f, from, to, &page);
   if (rc || page == to) return rc;
   recut(q, f, to - page);
   if (to - page > room(q->hard, gap__held_pages(s))) return GAP_ENOMEM;
@@ -434,6 +477,7 @@ int gap__supply_pages(struct gap__supply *q) {
   struct gap__policy_state *s = q->lane->owner;
   const struct gap__block *b = gap__block(q->lane, q->block);
   uint32_t from = gap__page_of(b->off), to = gap__page_up(b->off + b->len);
+  give_loose(s, false);
   claim_all(q, from, to);
 
   uint32_t missing = count_gaps(q, from, to);
@@ -479,6 +523,7 @@ static uint64_t release_loot(struct gap__policy_state *s, uint32_t count, bool w
       pages += size;
       continue;
     }
+    if (gap__chunk_is_loose(s, chunk)) continue;
     s->scratch->loot[0] = chunk;
     put_back(s, 0, 1);
   }
@@ -487,7 +532,7 @@ static uint64_t release_loot(struct gap__policy_state *s, uint32_t count, bool w
 }
 
 uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, bool wait) {
-  uint64_t total = 0;
+  uint64_t total = give_loose(s, wait);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     if (!in_scope(lane, pool)) continue;
     gap__lane_close_epoch(lane);
