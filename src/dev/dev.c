@@ -125,6 +125,19 @@ int gap__dev_mem_info(struct gap__dev *dev, uint64_t *free_bytes, uint64_t *tota
   CHECKED(dev, mem_info, free_bytes, total_bytes);
 }
 
+int gap__dev_peer_enable(struct gap__dev *dev, int peer_ordinal) { CHECKED(dev, peer_enable, peer_ordinal); }
+
+int gap__dev_peer_disable(struct gap__dev *dev, int peer_ordinal) { CHECKED(dev, peer_disable, peer_ordinal); }
+
+int gap__dev_chunk_export(struct gap__dev *dev, gap__chunk chunk, int *fd) { CHECKED(dev, chunk_export, chunk, fd); }
+
+int gap__dev_chunk_import(struct gap__dev *dev, int fd, gap__chunk *out) { CHECKED(dev, chunk_import, fd, out); }
+
+void gap__dev_last_error(struct gap__dev *dev, char *text, size_t bytes) {
+  if (dev->ops->last_error) dev->ops->last_error(dev, text, bytes);
+  else if (bytes) text[0] = '\0';
+}
+
 uint64_t gap__dev_now_ns(struct gap__dev *dev) { return dev->ops->now_ns(dev); }
 
 void gap__dev_background(struct gap__dev *dev, bool on) {

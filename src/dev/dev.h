@@ -40,6 +40,7 @@ struct gap__dev_caps {
   bool vmm;                   /* reserve/map work; else only segments */
   bool host_chunks;           /* GAP__PLACE_HOST works */
   bool exportable;            /* chunks are created exportable */
+  bool rdma;                  /* chunks may be registered with a network card */
   bool wait_values;           /* write_value / wait_value work */
   bool stepped;               /* time is simulated: no background threads, gap__heap_tick() drives them */
 };
@@ -48,7 +49,8 @@ struct gap__dev_caps {
 #define GAP__DEV_CALLS(X) \
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
   X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
-  X(stream_id) X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info)
+  X(stream_id) X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
+  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import)
 
 enum gap__dev_call {
 #define X(name) GAP__CALL_##name,
@@ -108,6 +110,18 @@ struct gap__dev_ops {
   int (*mem_info)(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);
   uint64_t (*now_ns)(struct gap__dev *); /* monotonic */
 
+  /* Optional: other devices of the process.  What set_access is called on from here on is open to the peer too (for what is mapped
+   * already, call it again); segments all at once.  GAP_ENOTSUP: the hardware cannot. */
+  int (*peer_enable)(struct gap__dev *, int peer_ordinal);
+  int (*peer_disable)(struct gap__dev *, int peer_ordinal); /* what is mapped already stays open */
+
+  /* Optional: other processes.  The descriptor is the caller's to close; an imported chunk is released like one of our own. */
+  int (*chunk_export)(struct gap__dev *, gap__chunk, int *fd);
+  int (*chunk_import)(struct gap__dev *, int fd, gap__chunk *out);
+
+  /* Optional: the driver's own words about the last call of this thread that failed ("" if none did), cut to `bytes`. */
+  void (*last_error)(struct gap__dev *, char *text, size_t bytes);
+
   /* Optional (NULL elsewhere): says that the calls this thread makes from here on belong to the background worker (true)
    * or to the caller (false).  `sim` charges the worker's own timeline, and now_ns is the worker's time meanwhile; real
    * backends have real threads. */
@@ -162,6 +176,11 @@ int gap__dev_pin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_unpin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_mem_info(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);
 uint64_t gap__dev_now_ns(struct gap__dev *);
+int gap__dev_peer_enable(struct gap__dev *, int peer_ordinal);
+int gap__dev_peer_disable(struct gap__dev *, int peer_ordinal);
+int gap__dev_chunk_export(struct gap__dev *, gap__chunk, int *fd);
+int gap__dev_chunk_import(struct gap__dev *, int fd, gap__chunk *out);
+void gap__dev_last_error(struct gap__dev *, char *text, size_t bytes); /* "" where the backend has no words of its own */
 void gap__dev_background(struct gap__dev *, bool on); /* per thread; also sends counts to background_* */
 bool gap__dev_background_idle(struct gap__dev *);     /* true where the backend has real threads */
 void gap__dev_background_ask(struct gap__dev *);      /* call when work for the worker appears; nothing elsewhere */
@@ -170,5 +189,6 @@ const char *gap__dev_call_name(enum gap__dev_call);
 /* Backends. */
 struct gap__sim_params; /* sim/sim.h */
 struct gap__host_params; /* host/host.h */
+struct gap__cuda_params; /* cuda/cuda.h */
 
 #endif

@@ -1,0 +1,79 @@
+/* Addresses, chunks, mappings and segments of the cuda backend: the driver keeps the books. */
+#include "dev/cuda/state.h"
+
+int gap__cuda_reserve(struct gap__dev *dev, uint64_t bytes, uint64_t align, gap_addr *out) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemAddressReserve, out, bytes, align, 0, 0);
+}
+
+int gap__cuda_unreserve(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemAddressFree, addr, bytes);
+}
+
+int gap__cuda_chunk_create(struct gap__dev *dev, uint64_t bytes, enum gap__place place, gap__chunk *out) {
+  struct cuda *cuda = cuda_of(dev);
+  if (place == GAP__PLACE_HOST && !dev->caps.host_chunks) return GAP_ENOTSUP;
+  IN_CONTEXT(cuda, cuMemCreate, out, bytes, &cuda->place[place], 0);
+}
+
+int gap__cuda_chunk_release(struct gap__dev *dev, gap__chunk chunk) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemRelease, chunk);
+}
+
+int gap__cuda_map(struct gap__dev *dev, gap_addr addr, uint64_t bytes, gap__chunk chunk) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemMap, addr, bytes, 0, chunk, 0);
+}
+
+/* The owner first, then every peer that was enabled: one call for all. */
+static size_t list_readers(struct cuda *cuda, struct gap__cuda_access out[1 + GAP__CUDA_PEERS_MAX]) {
+  size_t count = 1;
+  out[0].location.id = cuda->dev.ordinal;
+  for (uint64_t peers = atomic_load(&cuda->peers); peers; peers &= peers - 1)
+    out[count++].location.id = __builtin_ctzll(peers);
+  for (size_t i = 0; i < count; i++) {
+    out[i].location.type = GAP__CU_MEM_LOCATION_TYPE_DEVICE;
+    out[i].flags = GAP__CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  }
+  return count;
+}
+
+int gap__cuda_set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  struct cuda *cuda = cuda_of(dev);
+  struct gap__cuda_access readers[1 + GAP__CUDA_PEERS_MAX];
+  size_t count = list_readers(cuda, readers);
+  IN_CONTEXT(cuda, cuMemSetAccess, addr, bytes, readers, count);
+}
+
+int gap__cuda_unmap(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemUnmap, addr, bytes);
+}
+
+int gap__cuda_segment_alloc(struct gap__dev *dev, uint64_t bytes, gap_addr *out) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemAlloc, out, bytes);
+}
+
+int gap__cuda_segment_free(struct gap__dev *dev, gap_addr addr) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemFree, addr);
+}
+
+int gap__cuda_pin(struct gap__dev *dev, void *memory, uint64_t bytes) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemHostRegister, memory, bytes, GAP__CU_MEMHOSTREGISTER_PORTABLE);
+}
+
+int gap__cuda_unpin(struct gap__dev *dev, void *memory, uint64_t bytes) {
+  struct cuda *cuda = cuda_of(dev);
+  (void)bytes; /* the driver knows */
+  IN_CONTEXT(cuda, cuMemHostUnregister, memory);
+}
+
+int gap__cuda_mem_info(struct gap__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemGetInfo, free_bytes, total_bytes);
+}

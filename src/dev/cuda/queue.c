@@ -1,0 +1,120 @@
+/* Streams and events of the cuda backend. */
+#include <pthread.h>
+
+#include "dev/cuda/state.h"
+
+/* An event can be recorded only on streams of its own context.  A stream whose context cannot be told is taken for one of
+ * the primary context: the record would say otherwise. */
+static gap__cuda_context context_of(struct cuda *cuda, gap_stream stream) {
+  gap__cuda_context context = NULL;
+  if (is_default_stream(stream)) return cuda->context;
+  bool told = cuda->driver.cuStreamGetCtx(stream_of(stream), &context) == GAP__CUDA_SUCCESS && context;
+  return told ? context : cuda->context;
+}
+
+int gap__cuda_event_create(struct gap__dev *dev, gap_stream stream, gap__event *out) {
+  struct cuda *cuda = cuda_of(dev);
+  struct gap__cuda_scope scope;
+  gap__cuda_event event = NULL;
+  int rc = gap__cuda_enter(cuda, cuda->context, &scope);
+  if (rc != 0) return rc;
+  gap__cuda_context context = context_of(cuda, stream), popped;
+  bool foreign = context != cuda->context;
+  if (foreign) rc = CUDA_CALL(cuda, cuCtxPushCurrent, context);
+  if (rc == 0) {
+    rc = CUDA_CALL(cuda, cuEventCreate, &event, GAP__CU_EVENT_DISABLE_TIMING);
+    if (foreign) (void)CUDA_CALL(cuda, cuCtxPopCurrent, &popped);
+  }
+  gap__cuda_leave(cuda, &scope);
+  if (rc == 0) *out = (uintptr_t)event;
+  return rc;
+}
+
+int gap__cuda_event_destroy(struct gap__dev *dev, gap__event event) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuEventDestroy, event_of(event));
+}
+
+int gap__cuda_event_record(struct gap__dev *dev, gap__event event, gap_stream stream) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuEventRecord, event_of(event), stream_of(stream));
+}
+
+int gap__cuda_event_query(struct gap__dev *dev, gap__event event) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuEventQuery, event_of(event));
+}
+
+int gap__cuda_event_wait(struct gap__dev *dev, gap__event event) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuEventSynchronize, event_of(event));
+}
+
+int gap__cuda_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event event) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuStreamWaitEvent, stream_of(stream), event_of(event), 0);
+}
+
+/* Before CUDA 12.0 the driver has no ids: the handle must do, and the thread stands for its own stream. */
+static uint64_t id_by_handle(gap_stream stream) {
+  if (stream == 2) return (uint64_t)1 << 63 | (uintptr_t)pthread_self();
+  return stream <= 1 ? 1 : stream;
+}
+
+int gap__cuda_stream_id(struct gap__dev *dev, gap_stream stream, uint64_t *out) {
+  struct cuda *cuda = cuda_of(dev);
+  if (!cuda->info.stream_ids) {
+    *out = id_by_handle(stream);
+    return 0;
+  }
+  IN_CONTEXT(cuda, cuStreamGetId, stream_of(stream), out);
+}
+
+/* While another stream of the context that the legacy stream waits for is capturing, the legacy stream must not be touched:
+ * to the caller that is the same as capturing. */
+int gap__cuda_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out) {
+  struct cuda *cuda = cuda_of(dev);
+  struct gap__cuda_scope scope;
+  unsigned status = GAP__CU_STREAM_CAPTURE_STATUS_NONE;
+  int rc = gap__cuda_enter(cuda, cuda->context, &scope);
+  if (rc != 0) return rc;
+  gap__cuda_result result = cuda->driver.cuStreamIsCapturing(stream_of(stream), &status);
+  gap__cuda_leave(cuda, &scope);
+  bool barred = result == GAP__CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  rc = gap__cuda_check(cuda, "cuStreamIsCapturing", barred ? GAP__CUDA_SUCCESS : result);
+  if (rc == 0) *out = barred || status != GAP__CU_STREAM_CAPTURE_STATUS_NONE;
+  return rc;
+}
+
+int gap__cuda_stream_create(struct gap__dev *dev, gap_stream *out) {
+  struct cuda *cuda = cuda_of(dev);
+  struct gap__cuda_scope scope;
+  gap__cuda_stream stream = NULL;
+  int rc = gap__cuda_enter(cuda, cuda->context, &scope);
+  if (rc != 0) return rc;
+  rc = CUDA_CALL(cuda, cuStreamCreate, &stream, GAP__CU_STREAM_NON_BLOCKING);
+  gap__cuda_leave(cuda, &scope);
+  if (rc == 0) *out = (uintptr_t)stream;
+  return rc;
+}
+
+int gap__cuda_stream_destroy(struct gap__dev *dev, gap_stream stream) {
+  struct cuda *cuda = cuda_of(dev);
+  if (is_default_stream(stream)) return GAP_EINVAL;
+  IN_CONTEXT(cuda, cuStreamDestroy, stream_of(stream));
+}
+
+int gap__cuda_copy(struct gap__dev *dev, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream stream) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuMemcpyAsync, dst, src, bytes, stream_of(stream));
+}
+
+int gap__cuda_write_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuStreamWriteValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+int gap__cuda_wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
+  struct cuda *cuda = cuda_of(dev);
+  IN_CONTEXT(cuda, cuStreamWaitValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WAIT_VALUE_GEQ);
+}
