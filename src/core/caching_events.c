@@ -71,9 +71,7 @@ static void keep_spare(struct caching *c, struct caching_queue *queue, uint32_t 
 static int queue_event(struct caching *c, uint32_t block, gap_stream stream) {
   struct caching_queue *queue = queue_of(c, stream);
   if (!queue) return GAP_ELIMIT;
-  bool capturing = false; /* stays so where the backend knows no capture */
-  (void)gap__dev_stream_capturing(c->dev->dev, stream, &capturing);
-  if (capturing) return GAP_EAGAIN;
+  if (!gap__dev_recordable(c->dev->dev, stream)) return GAP_EAGAIN;
   uint32_t index = 0;
   int rc = take_pending(c, queue, &index);
   if (rc) return rc;

@@ -140,6 +140,12 @@ void gap__dev_last_error(struct gap__dev *dev, char *text, size_t bytes) {
 
 uint64_t gap__dev_now_ns(struct gap__dev *dev) { return dev->ops->now_ns(dev); }
 
+bool gap__dev_recordable(struct gap__dev *dev, gap_stream stream) {
+  bool capturing = false;
+  int rc = gap__dev_stream_capturing(dev, stream, &capturing);
+  return rc == GAP_ENOTSUP || (rc == 0 && !capturing);
+}
+
 void gap__dev_background(struct gap__dev *dev, bool on) {
   in_background = on;
   if (dev->ops->background) dev->ops->background(dev, on);

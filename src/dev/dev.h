@@ -176,6 +176,9 @@ int gap__dev_pin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_unpin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_mem_info(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);
 uint64_t gap__dev_now_ns(struct gap__dev *);
+/* May an event be recorded on the stream now?  Not while it is captured, nor when the driver cannot tell: an event that
+ * becomes part of a graph never completes. */
+bool gap__dev_recordable(struct gap__dev *, gap_stream);
 int gap__dev_peer_enable(struct gap__dev *, int peer_ordinal);
 int gap__dev_peer_disable(struct gap__dev *, int peer_ordinal);
 int gap__dev_chunk_export(struct gap__dev *, gap__chunk, int *fd);
