@@ -30,7 +30,9 @@ enum {
 };
 
 struct caching_block {
-  struct gap__tree_node node;  /* major = bytes, minor = address, tag = bin */
+  struct gap__tree_node node;  /* its place in the tree that it lies in: bytes, address; tag = bin */
+  gap_addr addr;
+  uint64_t bytes;
   uint64_t requested;          /* of the last request */
   int64_t age_base;            /* the pool's search count when the block became idle */
   uint32_t prev, next;         /* neighbours in the segment, by address */

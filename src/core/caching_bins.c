@@ -74,7 +74,7 @@ int gap__caching_bin_find(struct caching *c, struct caching_request *request) {
 uint32_t gap__caching_fit(struct caching *c, const struct caching_request *request) {
   if (caching_collects(c)) caching_pool_at(c, request->pool)->searches[request->kind]++;
   uint32_t index = gap__tree_at_least(&caching_bin_at(c, request->bin)->idle, &c->blocks, request->bytes, 0);
-  if (!index || caching_refuses(&c->conf, request->bytes, caching_block_at(c, index)->node.major)) return 0;
+  if (!index || caching_refuses(&c->conf, request->bytes, caching_block_at(c, index)->bytes)) return 0;
   gap__caching_unshelve(c, index);
   return index;
 }
@@ -84,6 +84,8 @@ void gap__caching_shelve(struct caching *c, uint32_t index) {
   struct caching_bin *bin = caching_bin_at(c, block->node.tag);
   block->state = GAP__BLOCK_IDLE;
   block->age_base = caching_pool_at(c, bin->pool)->searches[bin->kind];
+  block->node.major = block->bytes;
+  block->node.minor = block->addr;
   gap__tree_insert(&bin->idle, &c->blocks, index);
 }
 

@@ -17,27 +17,28 @@ static int cut(struct caching *c, uint32_t index, uint64_t bytes) {
   uint32_t rest_index = rc ? 0 : gap__slab_take(&c->blocks);
   if (!rest_index) return GAP_ENOMETA;
   struct caching_block *block = caching_block_at(c, index), *rest = caching_block_at(c, rest_index);
-  *rest = (struct caching_block){
-      .node = {.major = block->node.major - bytes, .minor = block->node.minor + bytes, .tag = block->node.tag},
-      .prev = index,
-      .next = block->next};
+  *rest = (struct caching_block){.node = {.tag = block->node.tag},
+                                 .addr = block->addr + bytes,
+                                 .bytes = block->bytes - bytes,
+                                 .prev = index,
+                                 .next = block->next};
   if (block->next) caching_block_at(c, block->next)->prev = rest_index;
   block->next = rest_index;
-  block->node.major = bytes;
-  gap__addrmap_put(&c->map, rest->node.minor, rest_index);
+  block->bytes = bytes;
+  gap__addrmap_put(&c->map, rest->addr, rest_index);
   gap__caching_shelve(c, rest_index);
   return 0;
 }
 
 static void count_live(struct caching *c, const struct caching_block *block, enum gap__stat_kind kind) {
   struct gap__stats *stats = &c->stats;
-  int64_t bytes = (int64_t)block->node.major;
+  int64_t bytes = (int64_t)block->bytes;
   caching_count(stats->allocation, kind, 1);
   caching_count(stats->allocated_bytes, kind, bytes);
   caching_count(stats->active, kind, 1);
   caching_count(stats->active_bytes, kind, bytes);
   caching_count(stats->requested_bytes, kind, (int64_t)block->requested);
-  if (block->node.major >= c->conf.max_split_size) {
+  if (block->bytes >= c->conf.max_split_size) {
     stats->oversize_allocations_allocated++;
     if (++stats->oversize_allocations_current > stats->oversize_allocations_peak)
       stats->oversize_allocations_peak = stats->oversize_allocations_current;
@@ -50,13 +51,13 @@ static void count_live(struct caching *c, const struct caching_block *block, enu
 int gap__caching_serve(struct caching *c, const struct caching_request *request, uint32_t index, gap_addr *out) {
   struct caching_block *block = caching_block_at(c, index);
   bool was_split = caching_is_split(block);
-  int64_t had = (int64_t)block->node.major;
-  bool cuts = worth_splitting(c, request, block->node.major);
+  int64_t had = (int64_t)block->bytes;
+  bool cuts = worth_splitting(c, request, block->bytes);
   if (cuts && cut(c, index, request->bytes)) {
     gap__caching_shelve(c, index);
     return GAP_ENOMETA;
   }
-  int64_t taken = (int64_t)block->node.major;
+  int64_t taken = (int64_t)block->bytes;
   if (cuts) {
     caching_count(c->stats.inactive_split_bytes, request->kind, was_split ? -taken : had - taken);
     if (!was_split) caching_count(c->stats.inactive_split, request->kind, 1);
@@ -67,17 +68,17 @@ int gap__caching_serve(struct caching *c, const struct caching_request *request,
   block->state = GAP__BLOCK_LIVE;
   block->requested = request->requested;
   count_live(c, block, request->kind);
-  *out = block->node.minor;
+  *out = block->addr;
   return 0;
 }
 
 /* `upper` becomes part of `lower`; neither lies in a bin. */
 static void join(struct caching *c, uint32_t lower_index, uint32_t upper_index) {
   struct caching_block *lower = caching_block_at(c, lower_index), *upper = caching_block_at(c, upper_index);
-  lower->node.major += upper->node.major;
+  lower->bytes += upper->bytes;
   lower->next = upper->next;
   if (upper->next) caching_block_at(c, upper->next)->prev = lower_index;
-  gap__addrmap_remove(&c->map, upper->node.minor);
+  gap__addrmap_remove(&c->map, upper->addr);
   gap__slab_give(&c->blocks, upper_index);
 }
 
@@ -85,7 +86,7 @@ static void join(struct caching *c, uint32_t lower_index, uint32_t upper_index) 
 static int64_t take_neighbour(struct caching *c, uint32_t index) {
   if (!index || caching_block_at(c, index)->state != GAP__BLOCK_IDLE) return 0;
   gap__caching_unshelve(c, index);
-  return (int64_t)caching_block_at(c, index)->node.major;
+  return (int64_t)caching_block_at(c, index)->bytes;
 }
 
 void gap__caching_complete(struct caching *c, uint32_t index) {
@@ -93,7 +94,7 @@ void gap__caching_complete(struct caching *c, uint32_t index) {
   enum gap__stat_kind kind = caching_bin_at(c, block->node.tag)->kind;
   struct gap__stats *stats = &c->stats;
   caching_count(stats->active, kind, -1);
-  caching_count(stats->active_bytes, kind, -(int64_t)block->node.major);
+  caching_count(stats->active_bytes, kind, -(int64_t)block->bytes);
   caching_count(stats->requested_bytes, kind, -(int64_t)block->requested);
   c->live_bytes -= live_size(block->requested);
 
@@ -108,7 +109,7 @@ void gap__caching_complete(struct caching *c, uint32_t index) {
   block = caching_block_at(c, index);
   bool split = caching_is_split(block);
   int64_t blocks = split - (below > 0) - (above > 0);
-  int64_t bytes = (split ? (int64_t)block->node.major : 0) - below - above;
+  int64_t bytes = (split ? (int64_t)block->bytes : 0) - below - above;
   caching_count(stats->inactive_split, kind, blocks);
   caching_count(stats->inactive_split_bytes, kind, bytes);
 }

@@ -9,8 +9,8 @@ static void describe(const struct caching *c, uint32_t index, const struct gap__
                      struct gap__block_info *out) {
   const struct caching_block *block = caching_block_at(c, index);
   const struct caching_bin *bin = caching_bin_at(c, block->node.tag);
-  *out = (struct gap__block_info){.addr = block->node.minor,
-                                  .bytes = block->node.major,
+  *out = (struct gap__block_info){.addr = block->addr,
+                                  .bytes = block->bytes,
                                   .requested = block->state == GAP__BLOCK_IDLE ? 0 : block->requested,
                                   .stream = bin->stream,
                                   .pool = caching_pool_at(c, bin->pool)->id,
@@ -62,7 +62,7 @@ __attribute__((format(printf, 2, 3))) static int wrong(struct audit *audit, cons
 static bool in_bin(const struct caching *c, uint32_t index) {
   const struct caching_block *block = caching_block_at(c, index);
   const struct gap__tree *idle = &caching_bin_at(c, block->node.tag)->idle;
-  return gap__tree_at_least(idle, &c->blocks, block->node.major, block->node.minor) == index;
+  return gap__tree_at_least(idle, &c->blocks, block->bytes, block->addr) == index;
 }
 
 static void tally_block(struct audit *audit, const struct caching_block *block) {
@@ -71,24 +71,24 @@ static void tally_block(struct audit *audit, const struct caching_block *block) 
     audit->idle++;
     if (!caching_is_split(block)) return;
     audit->split_blocks++;
-    audit->split_bytes += block->node.major;
+    audit->split_bytes += block->bytes;
     return;
   }
   audit->active_blocks++;
-  audit->active_bytes += block->node.major;
+  audit->active_bytes += block->bytes;
   if (block->state != GAP__BLOCK_LIVE) return;
   audit->live_blocks++;
-  audit->live_bytes += block->node.major;
+  audit->live_bytes += block->bytes;
 }
 
 static int audit_block(struct audit *audit, uint32_t index, uint32_t prev, uint64_t addr) {
   const struct caching *c = audit->c;
   const struct caching_block *block = caching_block_at(c, index);
   bool idle = block->state == GAP__BLOCK_IDLE;
-  if (block->node.minor != addr || block->prev != prev)
-    return wrong(audit, "the block at %#" PRIx64 " does not follow its neighbour", block->node.minor);
+  if (block->addr != addr || block->prev != prev)
+    return wrong(audit, "the block at %#" PRIx64 " does not follow its neighbour", block->addr);
   if (gap__addrmap_get(&c->map, addr) != index) return wrong(audit, "the map does not know %#" PRIx64, addr);
-  if (block->node.major == 0 || block->node.major % CACHING_MIN_BLOCK)
+  if (block->bytes == 0 || block->bytes % CACHING_MIN_BLOCK)
     return wrong(audit, "the block at %#" PRIx64 " has a size that is no multiple of 512", addr);
   if (in_bin(c, index) != idle) return wrong(audit, "the block at %#" PRIx64 " lies in the wrong bin", addr);
   if (idle && prev && caching_block_at(c, prev)->state == GAP__BLOCK_IDLE)
@@ -107,7 +107,7 @@ static int audit_segment(struct audit *audit, uint32_t at) {
   for (; index; prev = index, index = caching_block_at(audit->c, index)->next) {
     int rc = audit_block(audit, index, prev, addr);
     if (rc) return rc;
-    addr += caching_block_at(audit->c, index)->node.major;
+    addr += caching_block_at(audit->c, index)->bytes;
   }
   audit->segments++;
   audit->held += segment->minor;

@@ -49,7 +49,7 @@ static int release_and_grow(struct climb *climb, uint32_t *block) {
 static uint64_t largest_idle(const struct caching *c, const struct caching_request *request) {
   const struct gap__tree *idle = &caching_bin_at(c, request->bin)->idle;
   uint32_t last = gap__tree_last(idle, &c->blocks);
-  return last ? caching_block_at(c, last)->node.major : 0;
+  return last ? caching_block_at(c, last)->bytes : 0;
 }
 
 static void explain(struct caching *c, const struct caching_request *request) {

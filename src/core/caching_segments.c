@@ -49,7 +49,7 @@ int gap__caching_segment_take(struct caching *c, const struct caching_request *r
   *gap__tree_node_at(&c->segments, segment) = (struct gap__tree_node){.major = addr, .minor = request->segment_bytes};
   gap__tree_insert(&c->segment_tree, &c->segments, segment);
   *caching_block_at(c, index) =
-      (struct caching_block){.node = {.major = request->segment_bytes, .minor = addr, .tag = request->bin}};
+      (struct caching_block){.node = {.tag = request->bin}, .addr = addr, .bytes = request->segment_bytes};
   gap__addrmap_put(&c->map, addr, index);
   caching_pool_at(c, request->pool)->segments++;
   count_taken(c, request);
@@ -70,7 +70,7 @@ static void count_given(struct caching *c, uint64_t bytes, enum gap__stat_kind k
 int gap__caching_segment_give(struct caching *c, uint32_t index) {
   struct caching_block *block = caching_block_at(c, index);
   struct caching_bin *bin = caching_bin_at(c, block->node.tag);
-  uint64_t addr = block->node.minor, bytes = block->node.major;
+  uint64_t addr = block->addr, bytes = block->bytes;
   int rc = gap__dev_segment_free(c->dev->dev, addr);
   if (rc) return rc; /* it stays ours, idle */
   gap__caching_unshelve(c, index);
@@ -91,9 +91,9 @@ static int release_from_largest(struct caching *c, const struct caching_bin *bin
   uint32_t at = gap__tree_last(&bin->idle, &c->blocks), below;
   for (; at && released < wanted; at = below) {
     const struct caching_block *block = caching_block_at(c, at);
-    uint64_t bytes = block->node.major;
+    uint64_t bytes = block->bytes;
     if (bytes < c->conf.max_split_size) break;
-    below = gap__tree_below(&bin->idle, &c->blocks, bytes, block->node.minor);
+    below = gap__tree_below(&bin->idle, &c->blocks, bytes, block->addr);
     if (caching_is_split(block)) continue;
     int rc = gap__caching_segment_give(c, at);
     if (rc) return rc;
@@ -187,7 +187,7 @@ static uint64_t release_old(struct caching *c, double age) {
     for (uint32_t at = gap__tree_first(idle, &c->blocks), next; at; at = next) {
       next = gap__tree_next(idle, &c->blocks, at);
       const struct caching_block *block = caching_block_at(c, at);
-      uint64_t bytes = block->node.major;
+      uint64_t bytes = block->bytes;
       double has = (double)(pool->searches[GAP__KIND_LARGE] - block->age_base);
       if (!caching_is_split(block) && has >= age && !gap__caching_segment_give(c, at)) released += bytes;
     }

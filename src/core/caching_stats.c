@@ -8,9 +8,9 @@ struct idle_tally {
 static void tally_bin(const struct caching *c, const struct caching_bin *bin, bool pinned, struct idle_tally *tally) {
   for (uint32_t at = gap__tree_first(&bin->idle, &c->blocks); at; at = gap__tree_next(&bin->idle, &c->blocks, at)) {
     const struct caching_block *block = caching_block_at(c, at);
-    if (pinned || caching_is_split(block)) tally->stuck += block->node.major;
-    else tally->returnable += block->node.major;
-    if (block->node.major > tally->largest && !pinned) tally->largest = block->node.major;
+    if (pinned || caching_is_split(block)) tally->stuck += block->bytes;
+    else tally->returnable += block->bytes;
+    if (block->bytes > tally->largest && !pinned) tally->largest = block->bytes;
     tally->count++;
   }
 }

@@ -105,8 +105,8 @@ static void let_go(struct caching *c, uint32_t index) {
   const struct caching_block *block = caching_block_at(c, index);
   enum gap__stat_kind kind = caching_bin_at(c, block->node.tag)->kind;
   caching_count(c->stats.allocation, kind, -1);
-  caching_count(c->stats.allocated_bytes, kind, -(int64_t)block->node.major);
-  if (block->node.major >= c->conf.max_split_size) {
+  caching_count(c->stats.allocated_bytes, kind, -(int64_t)block->bytes);
+  if (block->bytes >= c->conf.max_split_size) {
     c->stats.oversize_allocations_current--;
     c->stats.oversize_allocations_freed++;
   }
