@@ -89,6 +89,8 @@ struct gap__conf_set; /* values with provenance */
 
 /* A set with the defaults. NULL when host memory is exhausted. */
 struct gap__conf_set *gap__conf_new(void);
+/* The same set once more. NULL when host memory is exhausted. */
+struct gap__conf_set *gap__conf_copy(const struct gap__conf_set *);
 void gap__conf_free(struct gap__conf_set *);
 /* Applies a string on behalf of `source`; `variable` names it in messages ("GAPLESS_CONF", "command line").
  * A string replaces what the same source said before; the empty string resets that source.  All or nothing: on an error

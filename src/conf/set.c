@@ -20,6 +20,12 @@ struct gap__conf_set *gap__conf_new(void) {
   return set;
 }
 
+struct gap__conf_set *gap__conf_copy(const struct gap__conf_set *set) {
+  struct gap__conf_set *copy = malloc(sizeof *copy);
+  if (copy) memcpy(copy, set, sizeof *copy);
+  return copy;
+}
+
 void gap__conf_free(struct gap__conf_set *set) { free(set); }
 
 static const struct gap__conf_layer *layer_of(const struct gap__conf_set *set, int source,

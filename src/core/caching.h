@@ -53,6 +53,7 @@ struct caching_bin {
 struct caching_pool {
   uint32_t next; /* pools in the order of their making; the first is the default pool */
   int32_t use_count;
+  bool shared; /* in use, and yet its idle segments may be given back */
   gap_pool_id id;
   uint64_t segments;                 /* held from the driver */
   int64_t searches[GAP__KIND_COUNT]; /* counted while garbage collection is on */
@@ -168,6 +169,7 @@ void gap__caching_reset(struct gap__policy_state *, bool peaks, bool accumulated
 
 /* caching_check.c */
 int gap__caching_walk(struct gap__policy_state *, gap__walk_fn *, void *arg);
+int gap__caching_find(struct gap__policy_state *, gap_addr, struct gap__block_info *out);
 int gap__caching_check(struct gap__policy_state *, char *text, size_t bytes);
 
 static inline void caching_raise(struct gap__stat *stat, int64_t amount) {

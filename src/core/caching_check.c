@@ -43,6 +43,28 @@ int gap__caching_walk(struct gap__policy_state *state, gap__walk_fn *visit, void
   return rc;
 }
 
+/* A segment's blocks are linked in order of address; the map knows only where each begins. */
+static int find_in(const struct caching *c, const struct gap__tree_node *segment, gap_addr addr,
+                   struct gap__block_info *out) {
+  uint32_t index = gap__addrmap_get(&c->map, segment->major);
+  for (uint32_t next; (next = caching_block_at(c, index)->next) && caching_block_at(c, next)->addr <= addr;)
+    index = next;
+  if (caching_block_at(c, index)->state == GAP__BLOCK_IDLE) return GAP_EFREED;
+  describe(c, index, segment, out);
+  return 0;
+}
+
+int gap__caching_find(struct gap__policy_state *state, gap_addr addr, struct gap__block_info *out) {
+  struct caching *c = (struct caching *)state;
+  int rc = GAP_ENOTMINE;
+  gap__lock(&c->lock);
+  uint32_t at = gap__tree_below(&c->segment_tree, &c->segments, addr, UINT64_MAX);
+  const struct gap__tree_node *segment = at ? gap__tree_node_at(&c->segments, at) : NULL;
+  if (segment && addr - segment->major < segment->minor) rc = find_in(c, segment, addr, out);
+  gap__unlock(&c->lock);
+  return rc;
+}
+
 struct audit {
   struct caching *c;
   char *text;

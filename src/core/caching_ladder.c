@@ -76,10 +76,8 @@ static void explain(struct caching *c, const struct caching_request *request) {
 /* The callback frees through the heap, so it runs without our lock. */
 static bool program_freed(struct climb *climb) {
   struct caching *c = climb->c;
-  gap__oom_callback *callback = c->dev->oom_callback;
-  if (!callback) return false;
   gap__unlock(&c->lock);
-  bool freed = callback(c->dev->oom_arg, c->dev->ordinal, climb->request->stream, climb->request->requested);
+  bool freed = gap__heap_last_resort(c->dev, climb->request->stream, climb->request->requested);
   gap__lock(&c->lock);
   return freed;
 }
@@ -111,5 +109,6 @@ int gap__caching_climb(struct caching *c, const struct caching_request *request,
   c->stats.num_ooms++;
   count_rung(&climb, GAP__RUNG_fail, true);
   explain(c, request);
+  gap__report_oom(c->dev, request->stream, caching_pool_at(c, request->pool)->id, request->requested);
   return rc;
 }

@@ -135,12 +135,13 @@ static int release_kind(struct caching *c, uint32_t pool, enum gap__stat_kind ki
 
 static int release_private(struct caching *c, uint32_t index) {
   int small = release_kind(c, index, GAP__KIND_SMALL), large = release_kind(c, index, GAP__KIND_LARGE);
-  if (caching_pool_at(c, index)->segments == 0) gap__caching_pool_drop(c, index);
+  const struct caching_pool *pool = caching_pool_at(c, index);
+  if (pool->segments == 0 && pool->use_count == 0) gap__caching_pool_drop(c, index);
   return small ? small : large;
 }
 
 /* Gives back every idle whole segment: of the default pool when `only` names it and nothing captures, and of the private
- * pools that nobody uses any more (`only` {0,0}: all of them).  The first error of the driver is returned at the end. */
+ * pools that nobody uses any more or that are shared (`only` {0,0}: all of them).  The first error of the driver is returned at the end. */
 int gap__caching_release_all(struct caching *c, gap_pool_id only, bool capturing) {
   bool all = only.first == 0 && only.second == 0;
   int rc = 0;
@@ -153,7 +154,7 @@ int gap__caching_release_all(struct caching *c, gap_pool_id only, bool capturing
   for (uint32_t at = caching_pool_at(c, CACHING_DEFAULT_POOL)->next, next; at; at = next) {
     const struct caching_pool *pool = caching_pool_at(c, at);
     next = pool->next;
-    if (pool->use_count > 0) continue;
+    if (pool->use_count > 0 && !pool->shared) continue;
     if (!all && (pool->id.first != only.first || pool->id.second != only.second)) continue;
     int one = release_private(c, at);
     if (!rc) rc = one;

@@ -165,6 +165,33 @@ static int walk_range(const struct gap__range *range, gap__walk_fn *visit, void 
   return 0;
 }
 
+/* The mapped stretch that a block lies in: from the last hole before it to the next one. */
+static void describe(const struct gap__range *range, uint32_t index, struct gap__block_info *out) {
+  const struct gap__lane *lane = range->arena->lane;
+  const struct gap__block *b = gap__block(lane, index), *first = b;
+  while (first->prev && gap__block(lane, first->prev)->state != GAP__HOLE) first = gap__block(lane, first->prev);
+  uint32_t end = stretch_end(lane, index);
+  uint64_t bytes = (uint64_t)b->len << GAP__UNIT_SHIFT;
+  *out = (struct gap__block_info){.addr = gap__range_addr(range, b->off), .bytes = bytes, .requested = bytes - b->slack,
+                                  .stream = lane->stream, .pool = lane->pool, .state = public_state(b->state),
+                                  .is_large = b->len > GAP__TORCH_SMALL_UNITS,
+                                  .segment = gap__range_addr(range, first->off),
+                                  .segment_bytes = (uint64_t)(end - first->off) << GAP__UNIT_SHIFT};
+}
+
+int gap__figures_find(struct gap__policy_state *s, gap_addr addr, struct gap__block_info *out) {
+  const struct gap__range *range = gap__range_of(s, addr);
+  if (!range) return GAP_ENOTMINE;
+  struct gap__lane *lane = range->arena->lane;
+  gap__lock(&lane->lock);
+  uint32_t index = gap__block_covering(range, (uint32_t)((addr - range->base) >> GAP__UNIT_SHIFT));
+  uint8_t state = gap__block(lane, index)->state;
+  bool in_use = state == GAP__LIVE || state == GAP__PENDING;
+  if (in_use) describe(range, index, out);
+  gap__unlock(&lane->lock);
+  return in_use ? 0 : GAP_EFREED;
+}
+
 int gap__figures_walk(struct gap__policy_state *s, gap__walk_fn *visit, void *arg) {
   int rc = 0;
   gap__lock(&s->lock);

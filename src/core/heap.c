@@ -1,7 +1,8 @@
-/* The heap: which strategy serves a device, who frees what, caps and configuration.
+/* The heap: which strategy serves a device, who frees what; its life.
  *
  * Allocation and free add one indirect call and no lock to what the strategy does: the strategy of a device is one atomic
- * pointer, its states are never taken down while the heap lives. */
+ * pointer, its states are never taken down while the heap lives.  A device that is not open yet has a strategy of its own,
+ * which opens it. */
 #include "core/heap.h"
 
 #include <stdlib.h>
@@ -16,7 +17,15 @@ const struct gap__policy *gap__heap_policy(enum gap__strategy strategy) {
   return (unsigned)strategy < GAP__STRATEGY_COUNT ? table[strategy] : NULL;
 }
 
+bool gap__heap_has_strategy(enum gap__strategy strategy) { return gap__heap_policy(strategy) != NULL; }
+
 /* ---- the hot path ---- */
+
+static bool is_default(gap_pool_id pool) { return (pool.first | pool.second) == 0; }
+
+static bool is_contiguous(const struct heap_pool *pool) {
+  return pool && atomic_load_explicit(&pool->flags, memory_order_relaxed) & GAP_POOL_CONTIGUOUS;
+}
 
 int gap__heap_alloc(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
   struct heap_device *at = heap_device_at(heap, device);
@@ -25,8 +34,18 @@ int gap__heap_alloc(gap_heap *heap, int device, gap_stream stream, gap_pool_id p
     *out = 0;
     return bytes ? GAP_ETOOBIG : 0;
   }
-  const struct gap__policy *policy = atomic_load_explicit(&at->base.current, memory_order_acquire);
+  if (!is_default(pool) && is_contiguous(gap__heap_pool_find(heap, device, pool)))
+    return gap__heap_alloc_contiguous(heap, device, stream, pool, bytes, out);
+  const struct gap__policy *policy = heap_current(&at->base);
   return policy->alloc(heap_state_of(&at->base, policy), stream, pool, bytes, out);
+}
+
+int gap__heap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
+  if (!is_default(pool) && heap_device_at(heap, device) && !heap->forked) {
+    const struct heap_pool *known = gap__heap_pool_find(heap, device, pool);
+    if (!known || !atomic_load_explicit(&known->uses, memory_order_acquire)) return GAP_ESTATE;
+  }
+  return gap__heap_alloc(heap, device, stream, pool, bytes, out);
 }
 
 /* The strategies of a device other than the current one, which has said GAP_ENOTMINE. */
@@ -44,127 +63,50 @@ int gap__heap_free(gap_heap *heap, gap_addr addr) {
   int rc = GAP_ENOTMINE;
   for (int i = 0; i < heap->device_count && rc == GAP_ENOTMINE; i++) {
     struct gap__device *dev = &heap->devices[i].base;
-    const struct gap__policy *policy = atomic_load_explicit(&dev->current, memory_order_acquire);
+    const struct gap__policy *policy = heap_current(dev);
     rc = policy->free(heap_state_of(dev, policy), addr);
     if (__builtin_expect(rc == GAP_ENOTMINE, 0)) rc = free_elsewhere(dev, policy, addr);
   }
   return rc;
 }
 
-/* ---- caps ---- */
-
-static uint64_t fraction_of(const struct gap__device *dev, double fraction) {
-  return (uint64_t)(fraction * (double)dev->dev->caps.total_bytes);
-}
-
-/* 0: the configuration asks for no cap. */
-static uint64_t configured_cap(const struct gap__device *dev) {
-  const struct gap__conf *conf = &dev->conf;
-  if (conf->max_memory.bytes) return conf->max_memory.bytes;
-  if (conf->max_memory.fraction > 0) return fraction_of(dev, conf->max_memory.fraction);
-  if (conf->per_process_memory_fraction >= 1) return 0;
-  uint64_t bytes = fraction_of(dev, conf->per_process_memory_fraction);
-  return bytes ? bytes : 1; /* nothing at all; 0 would mean no cap */
-}
-
-static int tell_strategies(struct gap__device *dev) {
-  for (int s = 0; s < GAP__STRATEGY_COUNT; s++) {
-    int rc = dev->state[s] ? gap__heap_policy(s)->configure(dev->state[s]) : 0;
-    if (rc) return rc;
-  }
-  return 0;
-}
-
-int gap__heap_set_cap(gap_heap *heap, int device, uint64_t bytes) {
-  struct heap_device *at = heap_device_at(heap, device);
-  if (!at) return GAP_EINVAL;
-  if (heap->forked) return GAP_EFORKED;
-  gap__lock(&heap->lock);
-  atomic_store(&at->base.cap_bytes, bytes);
-  int rc = tell_strategies(&at->base);
-  gap__unlock(&heap->lock);
-  return rc;
-}
-
-int gap__heap_set_fraction(gap_heap *heap, int device, double fraction) {
-  struct heap_device *at = heap_device_at(heap, device);
-  if (!at || !(fraction >= 0 && fraction <= 1)) return GAP_EINVAL;
-  uint64_t bytes = fraction_of(&at->base, fraction);
-  return gap__heap_set_cap(heap, device, bytes ? bytes : 1); /* a cap of 0 would mean none */
-}
-
-/* ---- strategies and configuration ---- */
-
-static int announce_pools(gap_heap *heap, int device, const struct gap__policy *policy,
-                          struct gap__policy_state *state) {
-  for (uint32_t i = 0; i < heap->pool_use_count; i++) {
-    const struct heap_pool_use *use = &heap->pool_uses[i];
-    for (uint32_t n = 0; use->device == device && n < use->count; n++) {
-      int rc = policy->pool_retain(state, use->id);
-      if (rc) return rc;
-    }
-  }
-  return 0;
-}
-
-/* The strategy of new blocks; its state is made when it is first wanted. */
-static int switch_strategy(gap_heap *heap, int device, const struct gap__policy *policy) {
-  struct gap__device *dev = &heap->devices[device].base;
-  if (!dev->state[policy->strategy]) {
-    struct gap__policy_state *state = NULL;
-    int rc = policy->create(dev, &state);
-    if (rc) return rc;
-    rc = announce_pools(heap, device, policy, state);
-    if (rc) {
-      policy->destroy(state);
-      return rc;
-    }
-    atomic_store(&dev->state[policy->strategy], state);
-  }
-  atomic_store(&dev->current, policy);
-  return 0;
-}
-
-static int configure_device(gap_heap *heap, int device, const struct gap__conf *conf) {
-  struct heap_device *at = &heap->devices[device];
-  at->base.conf = *conf;
-  uint64_t cap = configured_cap(&at->base);
-  if (cap != at->conf_cap_bytes) {
-    at->conf_cap_bytes = cap;
-    atomic_store(&at->base.cap_bytes, cap);
-  }
-  int rc = tell_strategies(&at->base);
-  return rc ? rc : switch_strategy(heap, device, gap__heap_policy(conf->strategy));
-}
-
-int gap__heap_configure(gap_heap *heap, const struct gap__conf *conf) {
-  if (!gap__heap_policy(conf->strategy)) return GAP_ENOTSUP;
-  if (heap->forked) return GAP_EFORKED;
-  int rc = 0;
-  gap__lock(&heap->lock);
-  for (int i = 0; i < heap->device_count && !rc; i++) rc = configure_device(heap, i, conf);
-  gap__unlock(&heap->lock);
-  return rc;
-}
+/* ---- when memory runs out ---- */
 
 void gap__heap_set_oom_callback(gap_heap *heap, gap__oom_callback *callback, void *arg) {
   gap__lock(&heap->lock);
-  for (int i = 0; i < heap->device_count; i++) {
-    heap->devices[i].base.oom_arg = arg;
-    heap->devices[i].base.oom_callback = callback;
-  }
+  heap->oom = callback;
+  heap->oom_arg = arg;
   gap__unlock(&heap->lock);
 }
 
-/* ---- life ---- */
-
-static void init_device(gap_heap *heap, int index, const struct gap__heap_params *params) {
-  struct gap__device *dev = &heap->devices[index].base;
-  dev->heap = heap;
-  dev->ordinal = index;
-  dev->dev = params->devs[index];
-  dev->maker = params->maker;
+/* What every strategy of the device can give back: memory that lies idle in one of them serves another that way only. */
+static uint64_t relieve(struct gap__device *dev) {
+  uint64_t total = 0;
+  for (int s = 0; s < GAP__STRATEGY_COUNT; s++) {
+    struct gap__policy_state *state = atomic_load_explicit(&dev->state[s], memory_order_acquire);
+    uint64_t bytes = 0;
+    if (state && gap__heap_policy(s)->trim(state, (gap_pool_id){0, 0}, &bytes) == 0) total += bytes;
+  }
+  return total;
 }
+
+static bool several_strategies(struct gap__device *dev) {
+  int count = 0;
+  for (int s = 0; s < GAP__STRATEGY_COUNT; s++) count += atomic_load(&dev->state[s]) != NULL;
+  return count > 1;
+}
+
+bool gap__heap_last_resort(struct gap__device *dev, gap_stream stream, uint64_t bytes) {
+  uint64_t relieved = several_strategies(dev) ? relieve(dev) : 0;
+  if (relieved >= bytes) return true;
+  gap__lock(&dev->heap->lock);
+  gap__oom_callback *callback = dev->heap->oom;
+  void *arg = dev->heap->oom_arg;
+  gap__unlock(&dev->heap->lock);
+  return (callback && callback(arg, dev->ordinal, stream, bytes)) || relieved;
+}
+
+/* ---- life ---- */
 
 static int default_conf(struct gap__conf *out) {
   struct gap__conf_set *set = gap__conf_new();
@@ -174,20 +116,31 @@ static int default_conf(struct gap__conf *out) {
   return 0;
 }
 
-int gap__heap_create(const struct gap__heap_params *params, gap_heap **out) {
-  if (params->dev_count < 1) return GAP_EINVAL;
+static int set_up(gap_heap *heap, const struct gap__heap_params *params) {
   struct gap__conf defaults;
   int rc = params->conf ? 0 : default_conf(&defaults);
-  if (rc) return rc;
+  for (int i = 0; i < heap->device_count; i++) gap__heap_prepare_device(heap, i, params);
+  if (!rc) rc = gap__heap_configure(heap, params->conf ? params->conf : &defaults);
+  gap__lock(&heap->lock);
+  for (int i = 0; i < heap->device_count && params->devs && !rc; i++) rc = gap__heap_open_device(heap, i);
+  gap__unlock(&heap->lock);
+  return rc;
+}
+
+int gap__heap_create(const struct gap__heap_params *params, gap_heap **out) {
+  if (params->dev_count < 1) return GAP_EINVAL;
   gap_heap *heap = calloc(1, sizeof *heap);
   if (heap) heap->devices = calloc((size_t)params->dev_count, sizeof *heap->devices);
   if (!heap || !heap->devices) {
+    if (params->client_free) params->client_free(params->client);
     free(heap);
     return GAP_ENOMETA;
   }
   heap->device_count = params->dev_count;
-  for (int i = 0; i < params->dev_count; i++) init_device(heap, i, params);
-  rc = gap__heap_configure(heap, params->conf ? params->conf : &defaults);
+  heap->open = params->open;
+  heap->client = params->client;
+  heap->client_free = params->client_free;
+  int rc = set_up(heap, params);
   gap__heap_enlist(heap);
   if (rc) gap__heap_destroy(heap);
   else *out = heap;
@@ -195,10 +148,11 @@ int gap__heap_create(const struct gap__heap_params *params, gap_heap **out) {
 }
 
 static void destroy_device(struct gap__device *dev) {
+  atomic_store(&dev->watched, false);
   for (int s = 0; s < GAP__STRATEGY_COUNT; s++) {
     if (dev->state[s]) gap__heap_policy(s)->destroy(dev->state[s]);
   }
-  gap__dev_destroy(dev->dev);
+  if (dev->dev) gap__dev_destroy(dev->dev);
 }
 
 /* In a forked child only the heap's own host memory goes; the driver is not called. */
@@ -206,14 +160,27 @@ void gap__heap_destroy(gap_heap *heap) {
   if (!heap) return;
   gap__heap_delist(heap);
   for (int i = 0; i < heap->device_count && !heap->forked; i++) destroy_device(&heap->devices[i].base);
-  free(heap->pool_uses);
+  gap__heap_pools_free(heap);
+  gap__heap_confs_free(heap);
+  if (heap->client_free) heap->client_free(heap->client);
   free(heap->devices);
   free(heap);
 }
 
+void *gap__heap_client(gap_heap *heap) { return heap->client; }
+
+int gap__heap_device_count(const gap_heap *heap) { return heap->device_count; }
+
+bool gap__heap_forked(const gap_heap *heap) { return heap->forked; }
+
+bool gap__heap_is_open(gap_heap *heap, int device) {
+  struct heap_device *at = heap_device_at(heap, device);
+  return at && !heap->forked && heap_is_open(&at->base);
+}
+
 struct gap__dev *gap__heap_dev(gap_heap *heap, int device) {
   struct heap_device *at = heap_device_at(heap, device);
-  return at ? at->base.dev : NULL;
+  return at && heap_is_open(&at->base) ? at->base.dev : NULL;
 }
 
 void gap__heap_tick(gap_heap *heap, int device) {

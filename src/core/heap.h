@@ -24,7 +24,7 @@ enum gap__rung {
 #define X(name) GAP__RUNG_##name,
   GAP__RUNGS(X)
 #undef X
-  GAP__RUNG_COUNT
+      GAP__RUNG_COUNT
 };
 
 /* Driver calls of one kind: by allocating threads, and by the page maker. */
@@ -60,28 +60,56 @@ enum gap__maker { GAP__MAKER_OFF, GAP__MAKER_STEPPED, GAP__MAKER_THREAD };
 /* Called when a request failed on every rung before "callbacks"; returns true when it freed something. */
 typedef bool gap__oom_callback(void *arg, int device, gap_stream stream, uint64_t bytes);
 
+/* Opens device `ordinal` of a backend.  Called once a device, at the first request for it, under the heap's lock. */
+typedef int gap__open_fn(void *client, int ordinal, struct gap__dev **out);
+
 struct gap__heap_params {
-  struct gap__dev **devs; /* one a device; the heap owns them from here on */
+  struct gap__dev *
+      *devs; /* one a device, the heap owns them from here on; NULL: `open` opens them when they are wanted */
   int dev_count;
   const struct gap__conf *conf; /* copied; NULL: defaults */
   enum gap__maker maker;        /* who drives the page maker */
+  gap__open_fn *open;
+  void *client; /* the maker's own data; see gap__heap_client */
+  void (*client_free)(
+      void *); /* called last when the heap is destroyed, also when it could not be made; NULL: nothing */
 };
 
 int gap__heap_create(const struct gap__heap_params *, gap_heap **out);
 void gap__heap_destroy(gap_heap *); /* gives everything back; live blocks become invalid */
+void *gap__heap_client(gap_heap *);
+int gap__heap_device_count(const gap_heap *);
+bool gap__heap_is_open(gap_heap *, int device);
+bool gap__heap_forked(const gap_heap *); /* we are the child of a fork: only destroy works */
 
 /* Allocates `bytes` on `device` in stream order of `stream`, from `pool` ({0,0}: the default pool).
  * bytes == 0 gives address 0.  GAP_ENOMEM after the whole ladder; GAP_ETOOBIG from 2^60 on. */
 int gap__heap_alloc(gap_heap *, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
 /* Frees in stream order. GAP_ENOTMINE, GAP_EFREED; address 0 is fine. */
 int gap__heap_free(gap_heap *, gap_addr);
+/* The same from a pool that must be in use, else GAP_ESTATE. */
+int gap__heap_alloc_in(gap_heap *, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
 /* The block is also used by work queued on `stream` up to its free: it is reused only after that work has ended. */
 int gap__heap_record_stream(gap_heap *, gap_addr, gap_stream stream);
 /* The stream is about to be destroyed: its idle memory becomes anybody's when its work has ended. */
 int gap__heap_retire_stream(gap_heap *, int device, gap_stream stream);
 
-/* Private pools, with a use count as in torch; created by the first begin or retain. */
+/* Private pools, with a use count as in torch. */
+struct gap__pool_about {
+  gap_pool_id id;
+  unsigned flags;  /* GAP_POOL_... */
+  const char *tag; /* NULL: none */
+};
+/* A pool in use of which the caller knows nothing yet: GAP_ESTATE when it is; `about->id` {0,0}: one is chosen. */
+int gap__heap_pool_create(gap_heap *, int device, struct gap__pool_about *about);
+/* Counts one use more of a pool that may be new.  GAP_ESTATE: it is in use with other flags. */
+int gap__heap_pool_adopt(gap_heap *, int device, const struct gap__pool_about *about);
+/* The same of a pool in use, else GAP_ESTATE. */
+int gap__heap_pool_share(gap_heap *, int device, gap_pool_id);
+/* gap__heap_pool_adopt of a private pool. */
 int gap__heap_pool_retain(gap_heap *, int device, gap_pool_id);
+/* The pool's tag: "" when it has none or is not known. */
+void gap__heap_pool_tag(gap_heap *, int device, gap_pool_id, char out[32]);
 int gap__heap_pool_release(gap_heap *, int device, gap_pool_id);
 
 /* empty_cache: gives every idle chunk back to the driver; `pool` {0,0}: default pool and released pools. */
@@ -89,11 +117,15 @@ int gap__heap_trim(gap_heap *, int device, gap_pool_id pool, uint64_t *bytes_ret
 /* The cap on held bytes, 0 = none.  A cap below what is live is accepted: nothing new is served until it fits. */
 int gap__heap_set_cap(gap_heap *, int device, uint64_t bytes);
 int gap__heap_set_fraction(gap_heap *, int device, double fraction);
+int gap__heap_set_reserve(gap_heap *, int device, uint64_t bytes); /* left to other programs on the card */
 /* Takes over new values; the strategy of new blocks may change, old blocks stay where they are. */
 int gap__heap_configure(gap_heap *, const struct gap__conf *);
 void gap__heap_set_oom_callback(gap_heap *, gap__oom_callback *, void *arg);
+/* After it has returned, the former listener is not called any more. */
+void gap__heap_set_events(gap_heap *, gap_event_fn, void *arg);
 
 int gap__heap_stats(gap_heap *, int device, struct gap__stats *out);
+uint64_t gap__heap_held(gap_heap *, int device); /* bytes held from the driver; asks nobody */
 
 /* What one stream has in one pool. */
 struct gap__usage {
@@ -109,13 +141,16 @@ int gap__heap_summary(gap_heap *, int device, struct gap__text *out);
 int gap__heap_reset_peaks(gap_heap *, int device);
 int gap__heap_reset_accumulated(gap_heap *, int device);
 int gap__heap_walk(gap_heap *, int device, gap__walk_fn *, void *arg);
+/* The live or pending block that an address lies in.  GAP_ENOTMINE, GAP_EFREED. */
+int gap__heap_find(gap_heap *, gap_addr, struct gap__block_info *out, int *device);
 /* The whole-heap checker: every invariant; 0 or GAP_ESTATE with the first violation in `text`. */
 int gap__heap_check(gap_heap *, int device, char *text, size_t bytes);
 /* Why the last request of this device failed, in plain words with numbers; "" if none did. */
 int gap__heap_diagnosis(gap_heap *, int device, char *text, size_t bytes);
 /* Stepped devices: lets the background worker use the time that has passed.  Cheap when there is nothing to do. */
 void gap__heap_tick(gap_heap *, int device);
-struct gap__dev *gap__heap_dev(gap_heap *, int device);
+struct gap__dev *gap__heap_dev(gap_heap *, int device); /* NULL while the device is not open */
+bool gap__heap_has_strategy(enum gap__strategy);        /* false: this version lacks it */
 const char *gap__rung_name(enum gap__rung);
 
 #endif

@@ -30,7 +30,7 @@ static const struct gap__policy dead = {.name = "dead",
 
 static void bury(gap_heap *heap) {
   heap->forked = true;
-  heap->lock = (struct gap__lock){0}; /* its owner may be a thread that is gone */
+  heap->lock = heap->event_lock = (struct gap__lock){0}; /* their owners may be threads that are gone */
   for (int i = 0; i < heap->device_count; i++) {
     struct gap__device *dev = &heap->devices[i].base;
     atomic_store(&dev->current, &dead);

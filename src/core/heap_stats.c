@@ -30,6 +30,19 @@ static void add_driver(const struct heap_device *at, struct gap__stats *out) {
   out->background_time_us = background_ns / 1000;
 }
 
+/* Room to grow is counted by each strategy, but is there once. */
+static void add_strategy(const struct gap__policy *policy, struct gap__policy_state *state, struct gap__stats *out) {
+  int64_t servable = out->largest_servable_bytes;
+  out->largest_servable_bytes = 0;
+  policy->stats(state, out);
+  if (out->largest_servable_bytes < servable) out->largest_servable_bytes = servable;
+}
+
+uint64_t gap__heap_held(gap_heap *heap, int device) {
+  struct heap_device *at = heap_device_at(heap, device);
+  return at ? atomic_load(&at->base.held_bytes) : 0;
+}
+
 int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;
@@ -37,8 +50,9 @@ int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
   memset(out, 0, sizeof *out);
   for (int s = 0; s < GAP__STRATEGY_COUNT; s++) {
     struct gap__policy_state *state = atomic_load_explicit(&at->base.state[s], memory_order_acquire);
-    if (state) gap__heap_policy(s)->stats(state, out);
+    if (state) add_strategy(gap__heap_policy(s), state, out);
   }
+  if (!heap_is_open(&at->base)) return 0;
   add_driver(at, out); /* after the strategies: they may ask the driver while they count */
   out->cap_bytes = (int64_t)at->base.cap_bytes;
   return 0;
@@ -61,7 +75,8 @@ int gap__heap_reset_accumulated(gap_heap *heap, int device) {
   int rc = reset(heap, device, false, true);
   if (rc) return rc;
   struct heap_device *at = heap_device_at(heap, device);
-  for (int call = 0; call < GAP__CALL_COUNT; call++) at->driver_base[call] = read_driver(at->base.dev, call);
+  for (int call = 0; heap_is_open(&at->base) && call < GAP__CALL_COUNT; call++)
+    at->driver_base[call] = read_driver(at->base.dev, call);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "core/lane.h"
 
 #include "core/arena.h"
+#include "core/pool.h"
 #include "core/tally.h"
 
 enum { BLOCKS_MAX = 1 << 24 };
@@ -12,8 +13,6 @@ uint64_t gap__thread_number(void) {
   if (!mine) mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   return mine;
 }
-
-static bool pool_is_private(gap_pool_id pool) { return pool.first || pool.second; }
 
 static struct gap__lane *lane_create(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool) {
   struct gap__lane *lane = gap__meta_map(sizeof *lane);
@@ -29,7 +28,7 @@ static struct gap__lane *lane_create(struct gap__policy_state *s, gap_stream str
   lane->credit = GAP__EPOCH_FREES;
   lane->epoch = ++s->clock;
   lane->completed = lane->epoch - 1;
-  atomic_store(&lane->pinned, pool_is_private(pool));
+  atomic_store(&lane->pinned, gap__pool_pins(s, pool));
   if (gap__dev_stream_id(s->dev, stream, &lane->stream_id)) lane->stream_id = 0;
   for (uint8_t kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__arena_init(&lane->arena[kind], lane, kind);
   return lane;

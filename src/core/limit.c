@@ -24,10 +24,8 @@ static uint64_t cap_pages(const struct gap__policy_state *s) {
 static bool capped(const struct gap__policy_state *s) { return cap_pages(s) != UINT64_MAX; }
 
 static uint64_t reserve_pages(const struct gap__policy_state *s) {
-  const struct gap__conf_amount *r = &s->device->conf.reserve;
-  uint64_t bytes = r->bytes;
-  if (r->fraction > 0) bytes = (uint64_t)(r->fraction * (double)s->dev->caps.total_bytes);
-  else if (!r->given && !capped(s)) bytes = RESERVE_DEFAULT;
+  uint64_t bytes = atomic_load_explicit(&s->device->reserve_bytes, memory_order_relaxed);
+  if (bytes == GAP__RESERVE_DEFAULT) bytes = capped(s) ? 0 : RESERVE_DEFAULT;
   return bytes >> GAP__PAGE_SHIFT;
 }
 
@@ -57,7 +55,7 @@ uint64_t gap__limit_most(struct gap__policy_state *s) {
 }
 
 uint32_t gap__limit_chunk_pages(const struct gap__policy_state *s) {
-  uint64_t chosen = s->device->conf.chunk_max >> GAP__PAGE_SHIFT, card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
+  uint64_t chosen = gap__device_conf(s->device)->chunk_max >> GAP__PAGE_SHIFT, card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
   if (chosen > 1) return (uint32_t)chosen;
   uint64_t held = gap__held_pages(s), part = held / PLENTY_SHARE;
   if (capped(s) || held >= card / 2 || part < 1) return 1;
@@ -103,7 +101,7 @@ uint64_t gap__soft_limit(struct gap__policy_state *s, uint64_t request_bytes) {
   if (capped(s)) return gap__hard_limit(s);
   int64_t live = gap__tally_live_bytes(s) + (int64_t)request_bytes;
   if (live < s->peak.active_bytes[0]) live = s->peak.active_bytes[0];
-  double limit = s->device->conf.grow_limit * (double)live / (double)GAP__PAGE;
+  double limit = gap__device_conf(s->device)->grow_limit * (double)live / (double)GAP__PAGE;
   limit += thrash_allowance(s, limit);
   uint64_t hard = gap__hard_limit(s);
   return limit < (double)hard ? (uint64_t)limit : hard;

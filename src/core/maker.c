@@ -21,7 +21,7 @@ enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 2 }; /* ahead: half of wha
 #define IDLE_POLL_NS 500000        /* 0.5 ms between looks while an arena grows */
 
 void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint32_t pages) {
-  if (s->device->maker == GAP__MAKER_OFF || !s->device->conf.page_maker) return;
+  if (s->device->maker == GAP__MAKER_OFF || !gap__device_conf(s->device)->page_maker) return;
   if (atomic_load_explicit(&arena->lane->pinned, memory_order_relaxed)) return;
   uint64_t share = gap__held_pages(s) / AHEAD_SHARE;
   s->ahead_pages = AHEAD_MIN + 2 * pages > share ? AHEAD_MIN + 2 * pages : (uint32_t)share;

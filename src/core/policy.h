@@ -13,17 +13,37 @@ struct gap__policy_state; /* the strategy's own */
 struct gap__device {
   gap_heap *heap;
   int ordinal;
-  struct gap__dev *dev;
-  struct gap__conf conf;            /* the values in force */
-  _Atomic uint64_t cap_bytes;       /* 0: none */
-  _Atomic uint64_t held_bytes;      /* chunks and segments of all strategies */
+  struct gap__dev *dev;                    /* NULL until the device is opened */
+  _Atomic(const struct gap__conf *) conf;  /* the values in force; a value never changes and lives as long as the heap */
+  _Atomic uint64_t cap_bytes;              /* 0: none */
+  _Atomic uint64_t reserve_bytes;          /* GAP__RESERVE_DEFAULT: nobody has asked for one */
+  _Atomic uint64_t held_bytes;             /* chunks and segments of all strategies */
+  _Atomic bool watched;                    /* somebody listens to events: strategies report them with gap__report() */
   enum gap__maker maker;
-  gap__oom_callback *oom_callback;
-  void *oom_arg;
   char diagnosis[1024];             /* of the last failure; guarded by the strategy's device lock */
   _Atomic(const struct gap__policy *) current;                   /* serves new blocks */
-  _Atomic(struct gap__policy_state *) state[GAP__STRATEGY_COUNT]; /* NULL until first used; then fixed */
+  _Atomic(struct gap__policy_state *) state[GAP__STRATEGY_COUNT + 1]; /* NULL until first used; then fixed.  The last:
+                                                                         the device itself, for gap__policy_unopened */
 };
+#define GAP__RESERVE_DEFAULT UINT64_MAX
+enum { GAP__STRATEGY_UNOPENED = GAP__STRATEGY_COUNT };
+
+static inline const struct gap__conf *gap__device_conf(const struct gap__device *device) {
+  return atomic_load_explicit(&device->conf, memory_order_acquire);
+}
+
+/* What a strategy calls when a request found no memory on any rung, without its locks: other strategies of the device give
+ * back what lies idle, and the program is asked.  True: something was freed. */
+bool gap__heap_last_resort(struct gap__device *, gap_stream, uint64_t bytes);
+
+/* Tells the listener, when there is one.  Events of one block must be reported in order: an allocation after its address
+ * was taken, a free before the address can be taken again.  Any lock may be held. */
+void gap__report(struct gap__device *, const struct gap_event *);
+static inline bool gap__watched(const struct gap__device *device) {
+  return atomic_load_explicit(&device->watched, memory_order_relaxed);
+}
+/* A request failed: GAP_EVENT_OOM. */
+void gap__report_oom(struct gap__device *, gap_stream, gap_pool_id, uint64_t bytes);
 
 struct gap__policy {
   const char *name; /* "gapless", "caching_allocator" */
@@ -34,18 +54,21 @@ struct gap__policy {
   int (*free)(struct gap__policy_state *, gap_addr); /* GAP_ENOTMINE: somebody else's */
   int (*record_stream)(struct gap__policy_state *, gap_addr, gap_stream);
   int (*retire_stream)(struct gap__policy_state *, gap_stream);
-  int (*pool_retain)(struct gap__policy_state *, gap_pool_id);
+  int (*pool_retain)(struct gap__policy_state *, gap_pool_id, bool shared); /* shared: idle memory serves everybody */
   int (*pool_release)(struct gap__policy_state *, gap_pool_id);
   int (*trim)(struct gap__policy_state *, gap_pool_id, uint64_t *bytes_returned);
   int (*configure)(struct gap__policy_state *);               /* dev->conf or the cap changed */
   void (*stats)(struct gap__policy_state *, struct gap__stats *); /* adds to *stats */
   void (*reset)(struct gap__policy_state *, bool peaks, bool accumulated);
   int (*walk)(struct gap__policy_state *, gap__walk_fn *, void *arg);
+  /* The live or pending block that an address lies in.  GAP_ENOTMINE, GAP_EFREED. */
+  int (*find)(struct gap__policy_state *, gap_addr, struct gap__block_info *out);
   int (*check)(struct gap__policy_state *, char *text, size_t bytes);
   void (*tick)(struct gap__policy_state *); /* may be NULL */
   void (*after_fork)(struct gap__policy_state *); /* in the child: locks may be held by threads that are gone */
 };
 
 extern const struct gap__policy gap__policy_gapless, gap__policy_caching;
+extern const struct gap__policy gap__policy_unopened; /* heap_open.c: opens the device at the first request */
 
 #endif

@@ -31,7 +31,7 @@ static int create(struct gap__device *dev, struct gap__policy_state **out) {
   struct caching *c = gap__meta_map(sizeof *c);
   if (!c) return GAP_ENOMETA;
   c->dev = dev;
-  c->conf = dev->conf;
+  c->conf = *gap__device_conf(dev);
   uint32_t pool = 0;
   int rc = make_slabs(c);
   if (!rc) rc = gap__caching_pool_make(c, (gap_pool_id){0, 0}, &pool);
@@ -141,13 +141,13 @@ static int retire_stream(struct gap__policy_state *state, gap_stream stream) {
   return 0;
 }
 
-static int pool_retain(struct gap__policy_state *state, gap_pool_id id) {
+static int pool_retain(struct gap__policy_state *state, gap_pool_id id, bool shared) {
   struct caching *c = of(state);
   uint32_t pool = 0;
   gap__lock(&c->lock);
   int rc = gap__caching_pool_find(c, id, &pool);
   if (rc) rc = gap__caching_pool_make(c, id, &pool);
-  if (!rc) caching_pool_at(c, pool)->use_count++;
+  if (!rc && caching_pool_at(c, pool)->use_count++ == 0) caching_pool_at(c, pool)->shared = shared;
   gap__unlock(&c->lock);
   return rc;
 }
@@ -178,7 +178,7 @@ static int trim(struct gap__policy_state *state, gap_pool_id pool, uint64_t *byt
 static int configure(struct gap__policy_state *state) {
   struct caching *c = of(state);
   gap__lock(&c->lock);
-  c->conf = c->dev->conf;
+  c->conf = *gap__device_conf(c->dev);
   gap__unlock(&c->lock);
   return 0;
 }
@@ -201,6 +201,7 @@ const struct gap__policy gap__policy_caching = {
     .stats = gap__caching_stats,
     .reset = gap__caching_reset,
     .walk = gap__caching_walk,
+    .find = gap__caching_find,
     .check = gap__caching_check,
     .after_fork = after_fork,
 };

@@ -55,7 +55,7 @@ static COLD void tripped(struct gap__lane *lane) {
 }
 
 static inline uint64_t units_of(const struct gap__policy_state *s, uint64_t bytes) {
-  if (!atomic_load_explicit(&s->plain_rounding, memory_order_relaxed)) bytes = gap__conf_round(&s->device->conf, bytes);
+  if (!atomic_load_explicit(&s->plain_rounding, memory_order_relaxed)) bytes = gap__conf_round(gap__device_conf(s->device), bytes);
   return (bytes + GAP__UNIT - 1) >> GAP__UNIT_SHIFT;
 }
 
@@ -216,7 +216,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
 }
 
 static int configure(struct gap__policy_state *s) {
-  const struct gap__conf *conf = &s->device->conf;
+  const struct gap__conf *conf = gap__device_conf(s->device);
   bool plain = conf->granularity == GAP__UNIT;
   for (int i = 0; i < 16; i++) plain = plain && conf->roundup_power2_divisions[i] <= 1;
   atomic_store(&s->plain_rounding, plain);
@@ -299,6 +299,7 @@ const struct gap__policy gap__policy_gapless = {
     .stats = gap__figures_stats,
     .reset = reset,
     .walk = gap__figures_walk,
+    .find = gap__figures_find,
     .check = gap__check,
     .tick = gap__maker_step,
 };

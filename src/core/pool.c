@@ -1,4 +1,4 @@
-/* Private pools: see pool.h.  A pool is pinned from its first allocation or retain to its last release. */
+/* Private pools: see pool.h.  A pool is pinned from its first allocation or retain to its last release, unless it is shared. */
 #include "core/pool.h"
 
 enum { POOLS_MAX = 4096 };
@@ -27,11 +27,20 @@ static struct gap__pool *find_or_add(struct gap__policy_state *s, gap_pool_id id
   return pool;
 }
 
-int gap__pool_retain(struct gap__policy_state *s, gap_pool_id id) {
+bool gap__pool_pins(struct gap__policy_state *s, gap_pool_id id) {
+  if (!id.first && !id.second) return false;
+  const struct gap__pool *pool = find(s, id);
+  return !pool || !pool->uses || !pool->shared; /* of a pool that nobody has announced nothing is known */
+}
+
+int gap__pool_retain(struct gap__policy_state *s, gap_pool_id id, bool shared) {
   if (!id.first && !id.second) return GAP_EINVAL;
   gap__lock(&s->lock);
   struct gap__pool *pool = find_or_add(s, id);
-  if (pool && pool->uses++ == 0) pin(s, id, true);
+  if (pool && pool->uses++ == 0) {
+    pool->shared = shared;
+    pin(s, id, !shared);
+  }
   gap__unlock(&s->lock);
   return pool ? 0 : GAP_ENOMETA;
 }

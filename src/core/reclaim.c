@@ -105,9 +105,8 @@ static bool wait_once(struct ladder *l) {
 
 static bool call_back(struct ladder *l) {
   struct gap__device *device = l->s->device;
-  if (!device->oom_callback) return false;
   gap__unlock(&l->s->lock); /* the callback frees through the ordinary calls */
-  bool freed = device->oom_callback(device->oom_arg, device->ordinal, l->lane->stream, l->req->bytes);
+  bool freed = gap__heap_last_resort(device, l->lane->stream, l->req->bytes);
   gap__lock(&l->s->lock);
   rung_done(l, GAP__RUNG_callbacks, false);
   return freed;
@@ -134,13 +133,15 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
   bool served = false;
-  for (uint32_t tries = 0; !served && tries < (s->device->conf.nmalloc ? s->device->conf.nmalloc : 1); tries++) {
+  uint32_t most = gap__device_conf(s->device)->nmalloc;
+  for (uint32_t tries = 0; !served && tries < (most ? most : 1); tries++) {
     s->retries += tries > 0;
     served = climb(&l);
   }
   if (!served) {
     s->ooms++;
     gap__diagnose_failure(lane, req);
+    gap__report_oom(s->device, lane->stream, lane->pool, req->bytes);
     rung_done(&l, GAP__RUNG_fail, false);
     s->rung_count[GAP__RUNG_fail]++;
   }

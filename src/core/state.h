@@ -183,6 +183,7 @@ struct gap__pending {
 struct gap__pool {
   gap_pool_id id;
   int64_t uses;
+  bool shared; /* its idle pages serve everybody */
 };
 
 struct gap__policy_state {

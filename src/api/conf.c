@@ -1,0 +1,92 @@
+/* The configuration of a heap: the environment, options.conf, and gap_configure at run time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/client.h"
+#include "base/log.h"
+
+static void log_report(const struct gap__conf_report *report) {
+  for (uint32_t i = 0; i < report->count; i++) gap__log(report->messages[i].level, "%s", report->messages[i].line);
+  if (report->dropped) gap__log(GAP__LOG_WARNING, "%u more messages about the configuration", report->dropped);
+}
+
+static const char *environment(const char *name) { return getenv(name); }
+
+static int find_option(const char *key, uint32_t *out) {
+  for (uint32_t i = 0; i < gap__conf_option_count(); i++)
+    if (strcmp(gap__conf_option_at(i)->key, key) == 0) {
+      *out = i;
+      return 0;
+    }
+  return GAP_EKEY;
+}
+
+int gap__client_conf_values(const struct gap__conf_set *set, struct gap__conf *out) {
+  uint32_t option = 0;
+  *out = *gap__conf_values(set);
+  if (gap__heap_has_strategy(out->strategy)) return 0;
+  find_option("strategy", &option);
+  const char *variable;
+  bool asked = gap__conf_value_source(set, option, &variable) == GAP__CONF_RUNTIME;
+  char word[32];
+  gap__conf_value_text(set, option, word, sizeof word);
+  gap__log(asked ? GAP__LOG_ERROR : GAP__LOG_WARNING, "%s: this version has no strategy %s%s", variable, word,
+           asked ? "" : "; gapless serves instead");
+  out->strategy = GAP__STRATEGY_GAPLESS;
+  return asked ? GAP_ENOTSUP : 0;
+}
+
+static int apply(struct gap__conf_set *set, const char *variable, const char *conf) {
+  struct gap__conf_report report = {0};
+  int rc = gap__conf_apply(set, GAP__CONF_RUNTIME, variable, conf, &report);
+  if (!rc) gap__log_level_set(gap__conf_values(set)->log_level);
+  log_report(&report);
+  return rc;
+}
+
+int gap__client_conf_begin(struct gap__client *client) {
+  if (!(client->conf = gap__conf_new())) return GAP_ENOMETA;
+  if (!(client->options.flags & GAP_HEAP_NO_ENVIRONMENT)) {
+    struct gap__conf_report report = {0};
+    gap__conf_apply_env(client->conf, environment, &report); /* what is wrong is said; the rest holds */
+    gap__log_level_set(gap__conf_values(client->conf)->log_level);
+    log_report(&report);
+  }
+  return client->options.conf ? apply(client->conf, "options.conf", client->options.conf) : 0;
+}
+
+/* The new values are tried on a copy, so that what is refused leaves everything as it was. */
+static int configure(gap_heap *heap, struct gap__client *client, const char *conf) {
+  struct gap__conf_set *next = gap__conf_copy(client->conf);
+  struct gap__conf values;
+  if (!next) return GAP_ENOMETA;
+  int rc = apply(next, "gap_configure", conf);
+  if (!rc) rc = gap__client_conf_values(next, &values);
+  if (!rc) rc = gap__heap_configure(heap, &values);
+  gap__conf_free(rc ? next : client->conf);
+  if (!rc) client->conf = next;
+  else gap__log_level_set(gap__conf_values(client->conf)->log_level);
+  return rc;
+}
+
+int gap_configure(gap_heap *heap, const char *conf) {
+  struct gap__client *client = gap__client_of(heap);
+  if (!conf) return GAP_EINVAL;
+  if (gap__heap_forked(heap)) return GAP_EFORKED;
+  gap__lock(&client->lock);
+  int rc = configure(heap, client, conf);
+  gap__unlock(&client->lock);
+  return rc;
+}
+
+int gap_conf_value(gap_heap *heap, const char *key, char *text, size_t bytes) {
+  struct gap__client *client = gap__client_of(heap);
+  uint32_t option;
+  int rc = find_option(key, &option);
+  if (!rc && gap__heap_forked(heap)) rc = GAP_EFORKED;
+  if (rc) return rc;
+  gap__lock(&client->lock);
+  gap__conf_value_text(client->conf, option, text, bytes);
+  gap__unlock(&client->lock);
+  return 0;
+}

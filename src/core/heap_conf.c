@@ -1,0 +1,134 @@
+/* The configuration of a heap, and limits set by hand.
+ *
+ * Allocating threads read the values in force without a lock, so a value never changes: a new configuration is a new record,
+ * and the old ones stay until the heap ends.  One that comes back is used again, so that a program that switches between two
+ * keeps two. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "core/heap_state.h"
+
+static int tell_strategies(struct gap__device *dev) {
+  for (int s = 0; s < GAP__STRATEGY_COUNT; s++) {
+    int rc = dev->state[s] ? gap__heap_policy(s)->configure(dev->state[s]) : 0;
+    if (rc) return rc;
+  }
+  return 0;
+}
+
+/* ---- limits ---- */
+
+static uint64_t share_of(const struct gap__device *dev, double fraction) {
+  return dev->dev ? (uint64_t)(fraction * (double)dev->dev->caps.total_bytes) : 0;
+}
+
+static uint64_t amount_bytes(const struct gap__device *dev, uint64_t bytes, double fraction) {
+  return fraction > 0 ? share_of(dev, fraction) : bytes;
+}
+
+/* What the configuration says of the cap; per_process_memory_fraction:0 allows nothing. */
+static struct gap__conf_amount cap_of(const struct gap__conf *conf) {
+  if (conf->max_memory.bytes || conf->max_memory.fraction > 0) return conf->max_memory;
+  double fraction = conf->per_process_memory_fraction;
+  if (fraction >= 1) return (struct gap__conf_amount){0};
+  return (struct gap__conf_amount){.bytes = fraction > 0 ? 0 : 1, .fraction = fraction, .given = true};
+}
+
+static bool same_amount(const struct gap__conf_amount *a, const struct gap__conf_amount *b) {
+  return a->bytes == b->bytes && !(a->fraction < b->fraction) && !(a->fraction > b->fraction) && a->given == b->given;
+}
+
+/* A changed wish of the configuration takes the place of what was set by hand. */
+static void follow_conf(struct heap_wish *hand, struct gap__conf_amount *last, const struct gap__conf_amount *now) {
+  if (!same_amount(last, now)) hand->given = false;
+  *last = *now;
+}
+
+/* Shares need the size of the card, so those of a device that is not open are settled when it is opened. */
+void gap__heap_apply_amounts(struct heap_device *at, bool conf_changed) {
+  struct gap__device *dev = &at->base;
+  const struct gap__conf *conf = gap__device_conf(dev);
+  struct gap__conf_amount cap = cap_of(conf);
+  if (conf_changed) {
+    follow_conf(&at->cap, &at->conf_cap, &cap);
+    follow_conf(&at->reserve, &at->conf_reserve, &conf->reserve);
+  }
+  uint64_t bytes =
+      at->cap.given ? amount_bytes(dev, at->cap.bytes, at->cap.fraction) : amount_bytes(dev, cap.bytes, cap.fraction);
+  bool limited = at->cap.given ? at->cap.fraction > 0 : cap.fraction > 0;
+  atomic_store(&dev->cap_bytes, bytes || !limited ? bytes : 1); /* a cap of 0 would mean none */
+  if (at->reserve.given) bytes = at->reserve.bytes;
+  else if (conf->reserve.given || conf->reserve.bytes || conf->reserve.fraction > 0)
+    bytes = amount_bytes(dev, conf->reserve.bytes, conf->reserve.fraction);
+  else bytes = GAP__RESERVE_DEFAULT;
+  atomic_store(&dev->reserve_bytes, bytes);
+}
+
+static int set_by_hand(gap_heap *heap, int device, bool reserve, struct heap_wish wish) {
+  struct heap_device *at = heap_device_at(heap, device);
+  if (!at) return GAP_EINVAL;
+  if (heap->forked) return GAP_EFORKED;
+  gap__lock(&heap->lock);
+  *(reserve ? &at->reserve : &at->cap) = wish;
+  gap__heap_apply_amounts(at, false);
+  int rc = tell_strategies(&at->base);
+  gap__unlock(&heap->lock);
+  return rc;
+}
+
+int gap__heap_set_cap(gap_heap *heap, int device, uint64_t bytes) {
+  return set_by_hand(heap, device, false, (struct heap_wish){.given = true, .bytes = bytes});
+}
+
+int gap__heap_set_fraction(gap_heap *heap, int device, double fraction) {
+  if (!(fraction >= 0 && fraction <= 1)) return GAP_EINVAL;
+  struct heap_wish wish = {.given = true, .bytes = fraction > 0 ? 0 : 1, .fraction = fraction};
+  return set_by_hand(heap, device, false, wish);
+}
+
+int gap__heap_set_reserve(gap_heap *heap, int device, uint64_t bytes) {
+  if (bytes == GAP__RESERVE_DEFAULT) return GAP_EINVAL;
+  return set_by_hand(heap, device, true, (struct heap_wish){.given = true, .bytes = bytes});
+}
+
+/* ---- configuration ---- */
+
+/* The record of these values: one from earlier, or a new one.  NULL: no host memory. */
+static const struct gap__conf *record_of(gap_heap *heap, const struct gap__conf *conf) {
+  for (struct heap_conf *old = heap->confs; old; old = old->next)
+    if (memcmp(&old->value, conf, sizeof *conf) == 0) return &old->value;
+  struct heap_conf *record = malloc(sizeof *record);
+  if (!record) return NULL;
+  memcpy(&record->value, conf, sizeof *conf); /* with its padding: it is compared as bytes */
+  record->next = heap->confs;
+  heap->confs = record;
+  return &record->value;
+}
+
+static int configure_device(gap_heap *heap, int device, const struct gap__conf *conf) {
+  struct heap_device *at = &heap->devices[device];
+  atomic_store_explicit(&at->base.conf, conf, memory_order_release);
+  gap__heap_apply_amounts(at, true);
+  if (!heap_is_open(&at->base)) return 0;
+  int rc = tell_strategies(&at->base);
+  return rc ? rc : gap__heap_choose_strategy(heap, device);
+}
+
+int gap__heap_configure(gap_heap *heap, const struct gap__conf *conf) {
+  if (!gap__heap_policy(conf->strategy)) return GAP_ENOTSUP;
+  if (heap->forked) return GAP_EFORKED;
+  gap__lock(&heap->lock);
+  const struct gap__conf *record = record_of(heap, conf);
+  int rc = record ? 0 : GAP_ENOMETA;
+  for (int i = 0; i < heap->device_count && !rc; i++) rc = configure_device(heap, i, record);
+  gap__unlock(&heap->lock);
+  return rc;
+}
+
+void gap__heap_confs_free(gap_heap *heap) {
+  for (struct heap_conf *next; heap->confs; heap->confs = next) {
+    next = heap->confs->next;
+    free(heap->confs);
+  }
+}

@@ -1,0 +1,107 @@
+/* Devices that are opened when they are first wanted, and the strategies that exist on them. */
+#include "base/log.h"
+#include "core/heap_state.h"
+
+/* ---- a device that nobody has opened yet ---- */
+
+static struct gap__device *device_of(struct gap__policy_state *state) { return (struct gap__device *)(void *)state; }
+
+static int open_and_alloc(struct gap__policy_state *state, gap_stream stream, gap_pool_id pool, uint64_t bytes,
+                          gap_addr *out) {
+  struct gap__device *dev = device_of(state);
+  gap__lock(&dev->heap->lock);
+  int rc = gap__heap_open_device(dev->heap, dev->ordinal);
+  gap__unlock(&dev->heap->lock);
+  if (rc) return rc;
+  const struct gap__policy *policy = heap_current(dev);
+  return policy->alloc(heap_state_of(dev, policy), stream, pool, bytes, out);
+}
+
+static int nothing_is_mine(struct gap__policy_state *state, gap_addr addr) {
+  (void)state, (void)addr;
+  return GAP_ENOTMINE;
+}
+
+static int no_use_is_mine(struct gap__policy_state *state, gap_addr addr, gap_stream stream) {
+  (void)state, (void)addr, (void)stream;
+  return GAP_ENOTMINE;
+}
+
+const struct gap__policy gap__policy_unopened = {.name = "unopened",
+                                                 .strategy = (enum gap__strategy)GAP__STRATEGY_UNOPENED,
+                                                 .alloc = open_and_alloc,
+                                                 .free = nothing_is_mine,
+                                                 .record_stream = no_use_is_mine};
+
+void gap__heap_prepare_device(gap_heap *heap, int index, const struct gap__heap_params *params) {
+  struct gap__device *dev = &heap->devices[index].base;
+  dev->heap = heap;
+  dev->ordinal = index;
+  dev->dev = params->devs ? params->devs[index] : NULL;
+  dev->maker = params->maker;
+  atomic_store(&dev->state[GAP__STRATEGY_UNOPENED], (struct gap__policy_state *)(void *)dev);
+  atomic_store(&dev->current, &gap__policy_unopened);
+}
+
+/* ---- strategies ---- */
+
+static int make_strategy(gap_heap *heap, int device, const struct gap__policy *policy) {
+  struct gap__device *dev = &heap->devices[device].base;
+  struct gap__policy_state *state = NULL;
+  int rc = policy->create(dev, &state);
+  if (rc) return rc;
+  rc = gap__heap_pools_announce(heap, device, policy, state);
+  if (rc) policy->destroy(state);
+  else atomic_store(&dev->state[policy->strategy], state);
+  return rc;
+}
+
+int gap__heap_strategy(gap_heap *heap, int device, enum gap__strategy strategy, struct gap__policy_state **out) {
+  struct gap__device *dev = &heap->devices[device].base;
+  int rc = dev->dev ? 0 : gap__heap_open_device(heap, device);
+  if (!rc && !dev->state[strategy]) rc = make_strategy(heap, device, gap__heap_policy(strategy));
+  if (!rc) *out = dev->state[strategy];
+  return rc;
+}
+
+/* Where pages cannot be mapped, whole driver allocations serve. */
+int gap__heap_choose_strategy(gap_heap *heap, int device) {
+  struct gap__device *dev = &heap->devices[device].base;
+  const struct gap__conf *conf = gap__device_conf(dev);
+  enum gap__strategy strategy = conf->no_caching ? GAP__STRATEGY_CACHING : conf->strategy;
+  struct gap__policy_state *state;
+  int rc = gap__heap_strategy(heap, device, strategy, &state);
+  if (rc == GAP_ENOTSUP && strategy != GAP__STRATEGY_CACHING && !dev->dev->caps.vmm) {
+    if (heap_current(dev) != &gap__policy_caching)
+      gap__log(GAP__LOG_WARNING, "device %d maps no pages: caching_allocator serves it instead of %s", device,
+               gap__heap_policy(strategy)->name);
+    strategy = GAP__STRATEGY_CACHING;
+    rc = gap__heap_strategy(heap, device, strategy, &state);
+  }
+  if (!rc) atomic_store(&dev->current, gap__heap_policy(strategy));
+  return rc;
+}
+
+/* ---- opening ---- */
+
+/* A device that could not be given a strategy is closed again, unless the heap's maker had opened it. */
+static int take_into_use(gap_heap *heap, int device) {
+  struct heap_device *at = &heap->devices[device];
+  gap__heap_apply_amounts(at, false);
+  int rc = gap__heap_choose_strategy(heap, device);
+  if (rc && heap->open) {
+    gap__dev_destroy(at->base.dev);
+    at->base.dev = NULL;
+  }
+  return rc;
+}
+
+int gap__heap_open_device(gap_heap *heap, int device) {
+  struct gap__device *dev = &heap->devices[device].base;
+  if (heap_is_open(dev)) return 0; /* another thread was first */
+  if (!dev->dev) {
+    int rc = heap->open ? heap->open(heap->client, device, &dev->dev) : GAP_EDEVICE;
+    if (rc) return rc;
+  }
+  return take_into_use(heap, device);
+}
