@@ -163,6 +163,14 @@ void gap__caching_poll(struct caching *);
 void gap__caching_synchronize(struct caching *);
 void gap__caching_events_destroy(struct caching *);
 
+/* caching_walk.c: the record of a block as others see it, and as a listener hears of it (a segment: its only block) */
+void gap__caching_describe(const struct caching *, uint32_t block, const struct gap__tree_node *segment,
+                           struct gap__block_info *out);
+void gap__caching_report(const struct caching *, uint32_t block, gap_event_kind);
+static inline void gap__caching_tell(const struct caching *c, uint32_t block, gap_event_kind kind) {
+  if (gap__watched(c->dev)) gap__caching_report(c, block, kind);
+}
+
 /* caching_stats.c */
 void gap__caching_stats(struct gap__policy_state *, struct gap__stats *);
 void gap__caching_reset(struct gap__policy_state *, bool peaks, bool accumulated);

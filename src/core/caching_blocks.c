@@ -69,6 +69,7 @@ int gap__caching_serve(struct caching *c, const struct caching_request *request,
   block->requested = request->requested;
   count_live(c, block, request->kind);
   *out = block->addr;
+  gap__caching_tell(c, index, GAP_EVENT_ALLOC);
   return 0;
 }
 
@@ -97,6 +98,7 @@ void gap__caching_complete(struct caching *c, uint32_t index) {
   caching_count(stats->active_bytes, kind, -(int64_t)block->bytes);
   caching_count(stats->requested_bytes, kind, -(int64_t)block->requested);
   c->live_bytes -= live_size(block->requested);
+  gap__caching_tell(c, index, GAP_EVENT_FREE_COMPLETED);
 
   uint32_t prev = block->prev, next = block->next;
   int64_t below = take_neighbour(c, prev), above = take_neighbour(c, next);

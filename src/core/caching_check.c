@@ -1,69 +1,9 @@
-/* The walk over all blocks, and the checker: every invariant of caching.h, from the records alone. */
+/* The checker: every invariant of caching.h, from the records alone. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "core/caching.h"
-
-static void describe(const struct caching *c, uint32_t index, const struct gap__tree_node *segment,
-                     struct gap__block_info *out) {
-  const struct caching_block *block = caching_block_at(c, index);
-  const struct caching_bin *bin = caching_bin_at(c, block->node.tag);
-  *out = (struct gap__block_info){.addr = block->addr,
-                                  .bytes = block->bytes,
-                                  .requested = block->state == GAP__BLOCK_IDLE ? 0 : block->requested,
-                                  .stream = bin->stream,
-                                  .pool = caching_pool_at(c, bin->pool)->id,
-                                  .state = block->state,
-                                  .is_large = bin->kind == GAP__KIND_LARGE,
-                                  .segment = segment->major,
-                                  .segment_bytes = segment->minor};
-}
-
-static int walk_segment(const struct caching *c, uint32_t at, gap__walk_fn *visit, void *arg) {
-  const struct gap__tree_node *segment = gap__tree_node_at(&c->segments, at);
-  int rc = 0;
-  for (uint32_t index = gap__addrmap_get(&c->map, segment->major); index && !rc;
-       index = caching_block_at(c, index)->next) {
-    struct gap__block_info info;
-    describe(c, index, segment, &info);
-    rc = visit(arg, &info);
-  }
-  return rc;
-}
-
-int gap__caching_walk(struct gap__policy_state *state, gap__walk_fn *visit, void *arg) {
-  struct caching *c = (struct caching *)state;
-  int rc = 0;
-  gap__lock(&c->lock);
-  for (uint32_t at = gap__tree_first(&c->segment_tree, &c->segments); at && !rc;
-       at = gap__tree_next(&c->segment_tree, &c->segments, at))
-    rc = walk_segment(c, at, visit, arg);
-  gap__unlock(&c->lock);
-  return rc;
-}
-
-/* A segment's blocks are linked in order of address; the map knows only where each begins. */
-static int find_in(const struct caching *c, const struct gap__tree_node *segment, gap_addr addr,
-                   struct gap__block_info *out) {
-  uint32_t index = gap__addrmap_get(&c->map, segment->major);
-  for (uint32_t next; (next = caching_block_at(c, index)->next) && caching_block_at(c, next)->addr <= addr;)
-    index = next;
-  if (caching_block_at(c, index)->state == GAP__BLOCK_IDLE) return GAP_EFREED;
-  describe(c, index, segment, out);
-  return 0;
-}
-
-int gap__caching_find(struct gap__policy_state *state, gap_addr addr, struct gap__block_info *out) {
-  struct caching *c = (struct caching *)state;
-  int rc = GAP_ENOTMINE;
-  gap__lock(&c->lock);
-  uint32_t at = gap__tree_below(&c->segment_tree, &c->segments, addr, UINT64_MAX);
-  const struct gap__tree_node *segment = at ? gap__tree_node_at(&c->segments, at) : NULL;
-  if (segment && addr - segment->major < segment->minor) rc = find_in(c, segment, addr, out);
-  gap__unlock(&c->lock);
-  return rc;
-}
 
 struct audit {
   struct caching *c;

@@ -53,6 +53,7 @@ int gap__caching_segment_take(struct caching *c, const struct caching_request *r
   gap__addrmap_put(&c->map, addr, index);
   caching_pool_at(c, request->pool)->segments++;
   count_taken(c, request);
+  gap__caching_tell(c, index, GAP_EVENT_SEGMENT_ALLOC);
   *out = index;
   return 0;
 }
@@ -73,6 +74,7 @@ int gap__caching_segment_give(struct caching *c, uint32_t index) {
   uint64_t addr = block->addr, bytes = block->bytes;
   int rc = gap__dev_segment_free(c->dev->dev, addr);
   if (rc) return rc; /* it stays ours, idle */
+  gap__caching_tell(c, index, GAP_EVENT_SEGMENT_FREE);
   gap__caching_unshelve(c, index);
   gap__addrmap_remove(&c->map, addr);
   gap__slab_give(&c->blocks, index);

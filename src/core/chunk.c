@@ -2,6 +2,7 @@
 #include "core/chunk.h"
 
 #include "core/arena.h"
+#include "core/events.h"
 
 static void run_by(struct gap__running *r, int64_t pages) {
   r->current += pages;
@@ -22,8 +23,10 @@ static void count_loose(struct gap__policy_state *s, int64_t pages) {
   run_by(&s->held[1 + GAP__ARENA_LARGE], pages);
 }
 
-static void count_home(struct gap__policy_state *s, const struct gap__range *range, int64_t pages) {
+/* `pages` more (or, below 0, fewer) have their home at `page`. */
+static void count_home(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, int64_t pages) {
   run_by(&s->held[1 + range->arena->kind], pages);
+  gap__events_pages(s, range, page, pages);
 }
 
 int gap__chunk_create(struct gap__policy_state *s, uint32_t pages, uint32_t *out) {
@@ -63,7 +66,7 @@ int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__rang
     range->lent_pages += c->pages;
   } else {
     c->home = index;
-    count_home(s, range, c->pages);
+    count_home(s, range, page, c->pages);
   }
   slots_set(range, page, c->pages, index);
   *mapping = index;
@@ -100,8 +103,8 @@ void gap__chunk_rehome(struct gap__policy_state *s, uint32_t mapping) {
   struct gap__range *entered = gap__range_at(s, to->range);
   entered->lent_pages -= c->pages;
   c->home = mapping;
-  count_home(s, left, -(int64_t)c->pages);
-  count_home(s, entered, c->pages);
+  count_home(s, left, from->page, -(int64_t)c->pages);
+  count_home(s, entered, to->page, c->pages);
 }
 
 int gap__mapping_unmap(struct gap__policy_state *s, uint32_t mapping) {
@@ -115,7 +118,7 @@ int gap__mapping_unmap(struct gap__policy_state *s, uint32_t mapping) {
   *link = m->next;
   if (c->home == mapping) {
     c->home = 0;
-    count_home(s, range, -(int64_t)c->pages);
+    count_home(s, range, m->page, -(int64_t)c->pages);
   } else {
     range->lent_pages -= c->pages;
   }
@@ -175,7 +178,7 @@ int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
   struct gap__range *range = gap__range_at(s, home->range);
   home->stamp = last_use(range, home->page, c->pages);
   range->lent_pages += c->pages;
-  count_home(s, range, -(int64_t)c->pages);
+  count_home(s, range, home->page, -(int64_t)c->pages);
   c->home = 0;
   loosen(s, chunk);
   return rc;

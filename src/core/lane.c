@@ -2,6 +2,7 @@
 #include "core/lane.h"
 
 #include "core/arena.h"
+#include "core/events.h"
 #include "core/pool.h"
 #include "core/tally.h"
 
@@ -198,6 +199,7 @@ static void pending_complete(const struct gap__pending *p) {
   struct gap__block *b = gap__block(lane, p->block);
   struct gap__range *range = gap__range_at(lane->owner, b->range);
   gap__tally_complete(lane, b);
+  gap__events_block(lane, b, GAP_EVENT_FREE_COMPLETED);
   gap__range_stamp(range, b->off, b->len, lane->epoch);
   if (lane->credit == GAP__EPOCH_FREES) lane->credit--;
   gap__block_attach(range->arena, p->block, GAP__IDLE);

@@ -5,6 +5,7 @@
 
 #define RESERVE_DEFAULT ((uint64_t)512 << 20)
 enum {
+  RESERVE_SHARE = 16,   /* of a small card */
   PLENTY_PAGES = 16,    /* the largest chunk while memory is plenty: 32 MiB */
   PLENTY_SHARE = 1024,  /* and at most this part of what is held */
   THRASH_PRICE = 16,    /* pages stolen that buy a page more */
@@ -25,7 +26,10 @@ static bool capped(const struct gap__policy_state *s) { return cap_pages(s) != U
 
 static uint64_t reserve_pages(const struct gap__policy_state *s) {
   uint64_t bytes = atomic_load_explicit(&s->device->reserve_bytes, memory_order_relaxed);
-  if (bytes == GAP__RESERVE_DEFAULT) bytes = capped(s) ? 0 : RESERVE_DEFAULT;
+  if (bytes == GAP__RESERVE_DEFAULT) {
+    uint64_t share = s->dev->caps.total_bytes / RESERVE_SHARE;
+    bytes = capped(s) ? 0 : share < RESERVE_DEFAULT ? share : RESERVE_DEFAULT;
+  }
   return bytes >> GAP__PAGE_SHIFT;
 }
 

@@ -104,6 +104,7 @@ static int find_live(const struct caching *c, gap_addr addr, uint32_t *out) {
 static void let_go(struct caching *c, uint32_t index) {
   const struct caching_block *block = caching_block_at(c, index);
   enum gap__stat_kind kind = caching_bin_at(c, block->node.tag)->kind;
+  gap__caching_tell(c, index, GAP_EVENT_FREE_REQUESTED);
   caching_count(c->stats.allocation, kind, -1);
   caching_count(c->stats.allocated_bytes, kind, -(int64_t)block->bytes);
   if (block->bytes >= c->conf.max_split_size) {

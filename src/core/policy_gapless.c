@@ -5,6 +5,7 @@
 #include "core/arena.h"
 #include "core/check.h"
 #include "core/chunk.h"
+#include "core/events.h"
 #include "core/figures.h"
 #include "core/lane.h"
 #include "core/limit.h"
@@ -48,7 +49,11 @@ static inline uint32_t take_idle(struct gap__lane *lane, uint32_t units) {
   return gap__arena_fit(arena, units, units % GAP__PAGE_UNITS == 0);
 }
 
-static COLD void tripped(struct gap__lane *lane) {
+/* The end of an allocation that is not plain: somebody listens, or a limit is passed.  Unlocks the lane. */
+static COLD void alloc_noted(struct gap__lane *lane, uint32_t index, bool trip) {
+  gap__events_block(lane, gap__block(lane, index), GAP_EVENT_ALLOC);
+  gap__unlock(&lane->lock);
+  if (!trip) return;
   gap__lock(&lane->owner->lock);
   gap__tally_trip(lane->owner, lane);
   gap__unlock(&lane->owner->lock);
@@ -86,8 +91,8 @@ static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id poo
   b->slack = (uint32_t)((units << GAP__UNIT_SHIFT) - bytes);
   bool trip = gap__tally_alloc(lane, (uint32_t)units, b->slack);
   *out = gap__range_addr(&s->ranges[b->range], b->off);
-  gap__unlock(&lane->lock);
-  if (__builtin_expect(trip, 0)) tripped(lane);
+  if (__builtin_expect(trip | gap__watched(s->device), 0)) alloc_noted(lane, index, trip);
+  else gap__unlock(&lane->lock);
   return 0;
 }
 
@@ -134,12 +139,19 @@ static COLD int free_later(struct gap__lane *lane, struct gap__range *range, uin
     uses = b->link_next;
     b->state = GAP__PENDING;
     gap__tally_pending(lane, b);
+    gap__events_block(lane, b, GAP_EVENT_FREE_REQUESTED);
     rc = 0;
   }
   gap__unlock(&lane->lock);
   if (!rc) rc = gap__pending_add(lane, index, uses);
   gap__unlock(&s->lock);
   return rc;
+}
+
+/* Reported before the block can be handed out again. */
+static COLD void free_noted(struct gap__lane *lane, const struct gap__block *b) {
+  gap__events_block(lane, b, GAP_EVENT_FREE_REQUESTED);
+  gap__events_block(lane, b, GAP_EVENT_FREE_COMPLETED);
 }
 
 static int free_block(struct gap__policy_state *s, gap_addr addr) {
@@ -152,10 +164,13 @@ static int free_block(struct gap__policy_state *s, gap_addr addr) {
   gap__lock(&lane->lock);
   uint32_t index = gap__block_starting(range, unit);
   struct gap__block *b = gap__block(lane, index);
-  if (__builtin_expect(!index || b->state != GAP__LIVE || b->link_next, 0)) {
-    bool used = index && b->state == GAP__LIVE;
-    gap__unlock(&lane->lock);
-    return used ? free_later(lane, range, unit) : GAP_EFREED;
+  if (__builtin_expect(!index || b->state != GAP__LIVE || b->link_next | gap__watched(s->device), 0)) {
+    bool live = index && b->state == GAP__LIVE;
+    if (!live || b->link_next) {
+      gap__unlock(&lane->lock);
+      return live ? free_later(lane, range, unit) : GAP_EFREED;
+    }
+    free_noted(lane, b);
   }
   gap__tally_free(lane, b);
   gap__range_stamp(range, b->off, b->len, lane->epoch);
