@@ -30,7 +30,7 @@ GAP_API int gap_export_layout(gap_heap *heap, gap_addr addr, gap_addr *base, uns
 GAP_API int gap_export(gap_heap *heap, gap_addr addr, unsigned first, unsigned count, gap_piece *out);
 
 /* Maps pieces of another process side by side.  The descriptors may be closed afterwards.  The memory is not part of any
- * figure: its owner counts it.  GAP_EDEVICE: no such memory, or of another card; GAP_ENOMEM: no addresses; GAP_ENOTSUP. */
+ * figure: its owner counts it.  GAP_EINVAL: a size that is no multiple of 2 MiB; GAP_EDEVICE: no such memory, or of another card; GAP_ENOMEM: no addresses; GAP_ENOTSUP. */
 GAP_API int gap_import(gap_heap *heap, int device, const gap_piece *pieces, unsigned count, gap_addr *base);
 /* Takes the mapping away; no work may use it any more.  GAP_ENOTMINE: gap_import did not make it. */
 GAP_API int gap_import_release(gap_heap *heap, gap_addr base);

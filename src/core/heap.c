@@ -9,8 +9,6 @@
 
 #include "core/heap_state.h"
 
-#define LARGEST_REQUEST ((uint64_t)1 << 60)
-
 const struct gap__policy *gap__heap_policy(enum gap__strategy strategy) {
   static const struct gap__policy *const table[GAP__STRATEGY_COUNT] = {
       [GAP__STRATEGY_GAPLESS] = &gap__policy_gapless, [GAP__STRATEGY_CACHING] = &gap__policy_caching};
@@ -30,7 +28,7 @@ static bool is_contiguous(const struct heap_pool *pool) {
 int gap__heap_alloc(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;
-  if (bytes - 1 >= LARGEST_REQUEST - 1) {
+  if (bytes - 1 >= GAP__LARGEST_REQUEST - 1) {
     *out = 0;
     return bytes ? GAP_ETOOBIG : 0;
   }
@@ -159,6 +157,7 @@ static void destroy_device(struct gap__device *dev) {
 void gap__heap_destroy(gap_heap *heap) {
   if (!heap) return;
   gap__heap_delist(heap);
+  gap__heap_imports_free(heap);
   for (int i = 0; i < heap->device_count && !heap->forked; i++) destroy_device(&heap->devices[i].base);
   gap__heap_pools_free(heap);
   gap__heap_confs_free(heap);

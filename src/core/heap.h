@@ -82,6 +82,7 @@ int gap__heap_device_count(const gap_heap *);
 bool gap__heap_is_open(gap_heap *, int device);
 bool gap__heap_forked(const gap_heap *); /* we are the child of a fork: only destroy works */
 
+#define GAP__LARGEST_REQUEST ((uint64_t)1 << 60) /* from here on nothing is tried */
 /* Allocates `bytes` on `device` in stream order of `stream`, from `pool` ({0,0}: the default pool).
  * bytes == 0 gives address 0.  GAP_ENOMEM after the whole ladder; GAP_ETOOBIG from 2^60 on. */
 int gap__heap_alloc(gap_heap *, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
@@ -118,6 +119,8 @@ int gap__heap_trim(gap_heap *, int device, gap_pool_id pool, uint64_t *bytes_ret
 int gap__heap_set_cap(gap_heap *, int device, uint64_t bytes);
 int gap__heap_set_fraction(gap_heap *, int device, double fraction);
 int gap__heap_set_reserve(gap_heap *, int device, uint64_t bytes); /* left to other programs on the card */
+/* Opens the device; its memory, present and future, may be reached from `peer`.  GAP_ENOTSUP, GAP_EINVAL. */
+int gap__heap_enable_peer(gap_heap *, int device, int peer);
 /* Takes over new values; the strategy of new blocks may change, old blocks stay where they are. */
 int gap__heap_configure(gap_heap *, const struct gap__conf *);
 void gap__heap_set_oom_callback(gap_heap *, gap__oom_callback *, void *arg);

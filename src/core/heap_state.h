@@ -50,6 +50,7 @@ struct gap_heap {
   struct gap__lock event_lock; /* the last rank of all: guards what follows, and is held while `event` runs */
   gap_event_fn event;
   void *event_arg;
+  struct heap_import *imports; /* of other processes' memory; guarded by the lock */
   bool forked;           /* we are the child: nothing here may touch the driver */
   gap_heap *prev, *next; /* all heaps of the process; guarded by heap_fork.c */
 };
@@ -90,6 +91,9 @@ int gap__heap_pools_announce(gap_heap *, int device, const struct gap__policy *,
 void gap__heap_pools_free(gap_heap *);
 /* Serves a contiguous pool. */
 int gap__heap_alloc_contiguous(gap_heap *, int device, gap_stream, gap_pool_id, uint64_t bytes, gap_addr *out);
+
+/* heap_share.c: no other call is under way. */
+void gap__heap_imports_free(gap_heap *);
 
 /* One call to every strategy of a device, until one fails. */
 typedef int gap__heap_each_fn(const struct gap__policy *, struct gap__policy_state *, void *arg);

@@ -45,6 +45,9 @@ static inline bool gap__watched(const struct gap__device *device) {
 /* A request failed: GAP_EVENT_OOM. */
 void gap__report_oom(struct gap__device *, gap_stream, gap_pool_id, uint64_t bytes);
 
+/* One chunk behind a block, mapped at `at`; other than 0 ends the visit.  Under the strategy's locks. */
+typedef int gap__piece_fn(void *arg, struct gap__dev *, gap_addr at, gap__chunk, uint64_t bytes);
+
 struct gap__policy {
   const char *name; /* "gapless", "caching_allocator" */
   enum gap__strategy strategy;
@@ -63,7 +66,11 @@ struct gap__policy {
   int (*walk)(struct gap__policy_state *, gap__walk_fn *, void *arg);
   /* The live or pending block that an address lies in.  GAP_ENOTMINE, GAP_EFREED. */
   int (*find)(struct gap__policy_state *, gap_addr, struct gap__block_info *out);
+  /* A block at a given address, and the chunks behind a block: both may be NULL, see at.h. */
+  int (*alloc_at)(struct gap__policy_state *, gap_addr, uint64_t bytes);
+  int (*pieces)(struct gap__policy_state *, gap_addr, gap__piece_fn *, void *arg);
   int (*check)(struct gap__policy_state *, char *text, size_t bytes);
+  int (*renew_access)(struct gap__policy_state *); /* the device has let a peer in; NULL: nothing to do */
   void (*tick)(struct gap__policy_state *); /* may be NULL */
   void (*after_fork)(struct gap__policy_state *); /* in the child: locks may be held by threads that are gone */
 };

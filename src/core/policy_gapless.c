@@ -3,6 +3,7 @@
  * Hot path: one hash probe for the lane, one lock, a front cache or two find-first-sets, three counters and one branch for
  * all peaks; no driver call, no clock, no log.  Everything else is out of line. */
 #include "core/arena.h"
+#include "core/at.h"
 #include "core/check.h"
 #include "core/chunk.h"
 #include "core/events.h"
@@ -10,6 +11,7 @@
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/maker.h"
+#include "core/peer.h"
 #include "core/pool.h"
 #include "core/reclaim.h"
 #include "core/supply.h"
@@ -314,7 +316,10 @@ const struct gap__policy gap__policy_gapless = {
     .stats = gap__figures_stats,
     .reset = reset,
     .walk = gap__figures_walk,
+    .alloc_at = gap__at_alloc,
+    .pieces = gap__at_pieces,
     .find = gap__figures_find,
     .check = gap__check,
+    .renew_access = gap__peer_renew_access,
     .tick = gap__maker_step,
 };

@@ -1,0 +1,110 @@
+/* Blocks at given addresses: what was live in a pool can be had again, and nothing else can. */
+#include "core/heap_share.h"
+#include "support/gapless_try.h"
+
+#define POOL ((gap_pool_id){7, 0})
+
+static void pool_begin(struct try *t) { assert_int_equal(gap__heap_pool_retain(t->heap, 0, POOL), 0); }
+
+static int at(struct try *t, gap_addr addr, uint64_t bytes) { return gap__heap_alloc_at(t->heap, addr, bytes); }
+
+static void again(struct try *t, gap_addr addr, uint64_t bytes) {
+  assert_int_equal(at(t, addr, bytes), 0);
+  try_check(t);
+}
+
+static struct gap__block_info block_of(struct try *t, gap_addr addr) {
+  struct gap__block_info info = {0};
+  assert_int_equal(gap__heap_find(t->heap, addr, &info, NULL), 0);
+  return info;
+}
+
+static void a_freed_block_comes_back_as_it_was(void **state) {
+  (void)state;
+  struct try t = try_sim("");
+  pool_begin(&t);
+  gap_addr a = try_get_pool(&t, STREAM_A, POOL, 5 * MIB + 100);
+  struct gap__block_info before = block_of(&t, a);
+  uint64_t held = try_held(&t);
+  try_give(&t, a);
+  again(&t, a, 5 * MIB + 100);
+  struct gap__block_info after = block_of(&t, a);
+  assert_memory_equal(&before, &after, sizeof before);
+  assert_int_equal(try_held(&t), held);
+  assert_int_equal(try_stats(&t)->allocation[GAP__KIND_ALL].current, 1);
+  assert_int_equal(t.stats.requested_bytes[GAP__KIND_ALL].current, 5 * MIB + 100);
+  try_give(&t, a);
+  try_end(&t);
+}
+
+/* As a checkpoint does it: all goes, what was live then comes back, whatever the order. */
+static void a_whole_layout_comes_back(void **state) {
+  (void)state;
+  enum { COUNT = 40 };
+  struct try t = try_sim("");
+  pool_begin(&t);
+  gap_addr addr[COUNT];
+  uint64_t bytes[COUNT], seed = 11;
+  for (int i = 0; i < COUNT; i++) {
+    bytes[i] = try_log_uniform(&seed, 512, 9 * MIB);
+    addr[i] = try_get_pool(&t, i % 2 ? STREAM_A : STREAM_B, POOL, bytes[i]);
+  }
+  uint64_t held = try_held(&t);
+  int64_t live = try_stats(&t)->allocated_bytes[GAP__KIND_ALL].current;
+  for (int i = 0; i < COUNT; i++) try_give(&t, addr[i]);
+  gap_addr other = try_get_pool(&t, STREAM_A, POOL, 3 * MIB); /* a layout of another kind in between */
+  try_give(&t, other);
+  for (int i = COUNT; i-- > 0;) again(&t, addr[(i * 7) % COUNT], bytes[(i * 7) % COUNT]);
+  assert_int_equal(try_stats(&t)->allocated_bytes[GAP__KIND_ALL].current, live);
+  assert_int_equal(try_held(&t), held);
+  for (int i = 0; i < COUNT; i++) try_give(&t, addr[i]);
+  try_end(&t);
+}
+
+static void what_is_not_idle_is_refused(void **state) {
+  (void)state;
+  struct try t = try_sim("");
+  pool_begin(&t);
+  gap_addr a = try_get_pool(&t, STREAM_A, POOL, 4 * MIB), b = try_get_pool(&t, STREAM_A, POOL, 4 * MIB);
+  assert_int_equal(at(&t, a, MIB), GAP_EAGAIN);
+  try_give(&t, a);
+  assert_int_equal(at(&t, a + 256, MIB), GAP_EINVAL);
+  assert_int_equal(at(&t, a, 0), GAP_EINVAL);
+  assert_int_equal(at(&t, a, UINT64_MAX), GAP_EINVAL);
+  assert_int_equal(at(&t, a, (uint64_t)1 << 50), GAP_EAGAIN);
+  assert_int_equal(at(&t, a, 4 * MIB + 512), GAP_EAGAIN); /* into b, wherever b lies: or into nothing */
+  assert_int_equal(at(&t, 512, MIB), GAP_ENOTMINE);
+  assert_int_equal(at(&t, a + GIB, MIB), GAP_EAGAIN); /* addresses without memory */
+  try_check(&t);
+  again(&t, a + MIB, MIB); /* in the middle */
+  assert_int_equal(at(&t, a, 2 * MIB), GAP_EAGAIN);
+  again(&t, a, MIB);
+  try_give(&t, a);
+  try_give(&t, a + MIB);
+  try_give(&t, b);
+  try_end(&t);
+}
+
+/* A small block that was freed last is kept whole for its size: it is idle all the same. */
+static void cached_blocks_are_idle(void **state) {
+  (void)state;
+  struct try t = try_sim("");
+  pool_begin(&t);
+  gap_addr small = try_get_pool(&t, STREAM_A, POOL, 1024);
+  try_give(&t, small);
+  again(&t, small, 512);
+  again(&t, small + 512, 512);
+  try_give(&t, small);
+  try_give(&t, small + 512);
+  try_end(&t);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_freed_block_comes_back_as_it_was),
+      cmocka_unit_test(a_whole_layout_comes_back),
+      cmocka_unit_test(what_is_not_idle_is_refused),
+      cmocka_unit_test(cached_blocks_are_idle),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
