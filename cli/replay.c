@@ -27,6 +27,9 @@ static const char help[] =
     "  --card NAME     the memory of a card: 24G 80G 141G 192G\n"
     "  --min-cap       find the least cap with which it fits\n"
     "  --lag US        how far the program runs ahead of the device, in microseconds; default: 20000\n"
+    "  --backend CARD  sim (default); or replay on a real card through its driver: cuda, cuda:1; or on host memory: "
+    "host\n"
+    "  --speed X       1: at the recorded pace (default); 0: as fast as the calls return; 2: twice the pace\n"
     "  --verify        with native: compare with every recorded event; stops at the first file that differs\n"
     "  --conf STRING   configure the allocator; default for native: what the file records\n"
     "  --check WHEN    the independent checker: every (event), a number N (every N-th), off;\n"
@@ -44,6 +47,9 @@ struct request {
   bool policies[GAP_POLICY_COUNT];
   const char *cap, *card, *conf;
   uint64_t lag_us;
+  double speed;
+  gap_backend backend;
+  int ordinal;
   int64_t check, device; /* device -1: all */
   bool min_cap, verify, json, quiet;
   int answer; /* the worst exit code so far */
@@ -57,6 +63,8 @@ enum {
   OPT_CARD,
   OPT_MIN_CAP,
   OPT_LAG,
+  OPT_BACKEND,
+  OPT_SPEED,
   OPT_VERIFY,
   OPT_CONF,
   OPT_CHECK,
@@ -66,12 +74,13 @@ enum {
 };
 
 static const struct option options[] = {
-    {"policy", required_argument, NULL, OPT_POLICY}, {"cap", required_argument, NULL, OPT_CAP},
-    {"card", required_argument, NULL, OPT_CARD},     {"min-cap", no_argument, NULL, OPT_MIN_CAP},
-    {"lag", required_argument, NULL, OPT_LAG},       {"verify", no_argument, NULL, OPT_VERIFY},
-    {"conf", required_argument, NULL, OPT_CONF},     {"check", required_argument, NULL, OPT_CHECK},
-    {"device", required_argument, NULL, OPT_DEVICE}, {"json", no_argument, NULL, OPT_JSON},
-    {"quiet", no_argument, NULL, OPT_QUIET},         {NULL, 0, NULL, 0},
+    {"policy", required_argument, NULL, OPT_POLICY},   {"cap", required_argument, NULL, OPT_CAP},
+    {"card", required_argument, NULL, OPT_CARD},       {"min-cap", no_argument, NULL, OPT_MIN_CAP},
+    {"lag", required_argument, NULL, OPT_LAG},         {"verify", no_argument, NULL, OPT_VERIFY},
+    {"conf", required_argument, NULL, OPT_CONF},       {"check", required_argument, NULL, OPT_CHECK},
+    {"device", required_argument, NULL, OPT_DEVICE},   {"json", no_argument, NULL, OPT_JSON},
+    {"backend", required_argument, NULL, OPT_BACKEND}, {"speed", required_argument, NULL, OPT_SPEED},
+    {"quiet", no_argument, NULL, OPT_QUIET},           {NULL, 0, NULL, 0},
 };
 
 static int parse_policies(struct request *request, const char *list) {
@@ -116,6 +125,18 @@ static int parse_cap(struct request *request, const char *text) {
   return usage_error("replay", "--cap %s: a size (26GiB) or a factor of P above 0 (1.005xP) is wanted", text);
 }
 
+static int parse_backend(struct request *request, const char *text) {
+  if (gap_backend_parse(text, &request->backend, &request->ordinal) == 0) return 0;
+  return usage_error("replay", "--backend %s: sim, host, cuda or cuda:N is wanted", text);
+}
+
+static int parse_speed(struct request *request, const char *text) {
+  char *end;
+  request->speed = strtod(text, &end);
+  if (*text && !*end && request->speed >= 0 && request->speed <= 1000) return 0;
+  return usage_error("replay", "--speed %s: a number from 0 to 1000 is wanted", text);
+}
+
 static int parse_option(struct request *request, int option, const char *value) {
   uint64_t number = 0;
   int rc = 0;
@@ -125,6 +146,8 @@ static int parse_option(struct request *request, int option, const char *value) 
     case OPT_CARD: return parse_card(request, value);
     case OPT_MIN_CAP: request->min_cap = true; return 0;
     case OPT_LAG: return parse_number("--lag", value, 3600000000, &request->lag_us);
+    case OPT_BACKEND: return parse_backend(request, value);
+    case OPT_SPEED: return parse_speed(request, value);
     case OPT_VERIFY: request->verify = true; return 0;
     case OPT_CONF: request->conf = value; return 0;
     case OPT_CHECK: return parse_check(request, value);
@@ -314,6 +337,9 @@ static bool replay_device(struct request *request, const char *file, const gap_h
   gap_replay_defaults(&how);
   how.device = device;
   how.lag_us = request->lag_us;
+  how.speed = request->speed;
+  how.backend = request->backend;
+  how.ordinal = request->ordinal;
   how.check = request->check;
   how.conf = request->conf;
   int rc = find_cap(request, history, &how, message, sizeof message);
@@ -363,7 +389,11 @@ static bool replay_file(struct request *request, const char *file) {
 static int run(int argc, char **argv) {
   gap_replay_options defaults;
   gap_replay_defaults(&defaults);
-  struct request request = {.lag_us = defaults.lag_us, .check = defaults.check, .device = -1};
+  struct request request = {.lag_us = defaults.lag_us,
+                            .speed = defaults.speed,
+                            .backend = defaults.backend,
+                            .check = defaults.check,
+                            .device = -1};
   int rc = parse(&request, argc, argv);
   if (rc != 0) return rc;
   if (request.conf) gap_conf_warn("--conf", request.conf, stderr);

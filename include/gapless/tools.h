@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 #define GAP_RUNGS_MAX 16
+#define GAP_CALLS_MAX 40
 
 /* `done` of `total` units of work; called now and then from the calling thread. */
 typedef void (*gap_progress_fn)(void *arg, uint64_t done, uint64_t total);
@@ -54,13 +55,21 @@ typedef struct gap_replay_options {
   uint64_t cap_bytes;  /* limit on held bytes; 0 none */
   uint64_t card_bytes; /* memory of the simulated card; 0: more than any history needs */
   uint64_t lag_us;     /* how far the program runs ahead of the device; see gap_replay_defaults */
-  int64_t check;       /* the independent checker runs after every check-th event; GAP_CHECK_... */
+  double speed;        /* 1: at the recorded pace; 0: as fast as the calls return; 2: twice the pace */
+  gap_backend backend; /* the card to replay on: simulated, or a real one through its driver */
+  int ordinal;         /* which of the real ones */
+  int64_t check;       /* the independent checker runs after every check-th event, on a simulated card; GAP_CHECK_... */
   const char *conf;    /* configuration string for the strategy, or NULL: defaults; native: what the file records */
   gap_progress_fn progress; /* may be NULL */
   void *progress_arg;
 } gap_replay_options;
 
-/* No cap, gapless, 20,000 us, GAP_CHECK_AUTO: every event below 20,000 events, every 1,000th from there on. */
+/* "cuda", "host", "sim"; with an ordinal behind a colon ("cuda:1") where several are possible.  GAP_EVALUE. */
+const char *gap_backend_name(gap_backend);
+int gap_backend_parse(const char *text, gap_backend *out, int *ordinal);
+
+/* No cap, gapless, simulated, at the recorded pace, 20,000 us, GAP_CHECK_AUTO: every event below 20,000 events, every 1,000th from
+ * there on. */
 void gap_replay_defaults(gap_replay_options *);
 
 /* What a comparison with the recorded events said. */
@@ -76,12 +85,19 @@ typedef struct gap_replay_failure {
   char reason[1024];               /* the allocator's diagnosis */
 } gap_replay_failure;
 
+typedef struct gap_replay_call { /* driver calls of one kind, by the program and by the page maker; those of setting up included */
+  const char *name;
+  uint64_t calls, us, background_calls, background_us;
+} gap_replay_call;
+
 typedef struct gap_replay_result {
   size_t size;
   enum gap_policy policy;
   uint32_t device;
   char conf[256]; /* the configuration string used, "" for defaults */
   uint64_t cap_bytes, card_bytes, lag_us;
+  gap_backend backend;
+  double speed;
   int fitted;                /* every request was served */
   gap_replay_failure failed; /* meaningful when !fitted: the first request refused, where the replay ended */
   /* P and its like are of the whole history, whether it fitted or not.  A recorded out-of-memory event is a request like any other;
@@ -101,6 +117,8 @@ typedef struct gap_replay_result {
   uint32_t rung_count;
   const char *rung_name[GAP_RUNGS_MAX];
   uint64_t rung_served[GAP_RUNGS_MAX], rung_us[GAP_RUNGS_MAX];
+  uint32_t call_count;
+  gap_replay_call call[GAP_CALLS_MAX];
   uint64_t trims;         /* empty_cache calls found in the history */
   uint64_t unknown_frees; /* frees of blocks from before the history's start */
   uint64_t events;        /* replayed */
@@ -114,7 +132,7 @@ typedef struct gap_replay_result {
 } gap_replay_result;
 
 /* Replays one device of a history.  0 also when it did not fit (result->fitted).  GAP_EFORMAT: the history contradicts itself;
- * GAP_EVALUE: bad `conf`; GAP_EMISMATCH: the checker or the strategy's own books found a violation.  `message` says which. */
+ * GAP_ENOTSUP, GAP_EDEVICE: the real card cannot be used, or lacks wait values; GAP_EVALUE: bad `conf`; GAP_EMISMATCH: the checker or the strategy's own books found a violation.  `message` says which. */
 int gap_replay(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message, size_t bytes);
 
 /* As gap_replay, then finds the least cap: the smallest cap tried from which every larger cap tried fits too, to a step of

@@ -8,8 +8,10 @@
 #include <time.h>
 
 #include "core/heap.h"
-#include "dev/sim/sim.h"
+#include "dev/cuda/cuda.h"
+#include "dev/host/host.h"
 #include "replay/blockmap.h"
+#include "replay/card.h"
 #include "replay/checker.h"
 
 enum {
@@ -19,20 +21,21 @@ enum {
   SAME_MALLOC_US = 2000, /* a release burst and the retry that follows it lie closer than this */
   PACE_US = 50,          /* from event to event where a history has no times; training records one every 35 to 150 us */
 };
-#define CARD_WITHOUT_LIMIT ((uint64_t)1 << 44)  /* 16 TiB */
+#define HOST_BYTES ((uint64_t)80 << 30)         /* addresses; memory is taken as it is touched */
 #define MADE_UP_STREAM ((uint64_t)0x7A11 << 48) /* no driver's handles look like this */
 
 struct run {
   const struct gap__history *history;
   const gap_replay_options *options;
   gap_replay_result *result;
+  struct gap__card *card;
   struct gap__dev *dev;
   gap_heap *heap;
   struct gap__blockmap blocks;
   struct gap__blockmap_entry held; /* its free_requested was the last event; key 0: none */
   struct gap__live live;
   /* The card's clock as this replay set it last, and how late the program is. */
-  uint64_t clock_ns, delay_ns, longest_ns;
+  uint64_t start_ns, clock_ns, delay_ns, longest_ns;
   bool has_times;
   bool native;              /* torch's own policy is replayed */
   uint64_t late_mark_bytes; /* 0.9 P */
@@ -86,15 +89,17 @@ static void settle(struct run *run) {
 }
 
 static int64_t event_time(const struct run *run, const struct gap__hist_event *event) {
-  return run->has_times ? event->time_us : (int64_t)run->index * PACE_US;
+  int64_t recorded = run->has_times ? event->time_us : (int64_t)run->index * PACE_US;
+  double speed = run->options->speed;
+  return speed == 1 ? recorded : speed > 0 ? (int64_t)((double)recorded / speed) : 0;
 }
 
 static void advance(struct run *run, int64_t time_us) {
   settle(run);
-  uint64_t target = (uint64_t)time_us * 1000 + run->delay_ns;
+  uint64_t target = run->start_ns + (uint64_t)time_us * 1000 + run->delay_ns;
   if (target <= run->clock_ns) return;
-  gap__sim_clock_set(run->dev, target);
-  run->clock_ns = target;
+  run->card->ops->wait_until(run->card, target);
+  run->clock_ns = gap__dev_now_ns(run->dev);
 }
 
 static void driver_time(struct gap__dev *dev, uint64_t *calls, uint64_t *caller_ns, uint64_t *background_ns) {
@@ -107,14 +112,21 @@ static void driver_time(struct gap__dev *dev, uint64_t *calls, uint64_t *caller_
   }
 }
 
-static void note_late(struct run *run, int64_t time_us) {
+static void note_late(struct run *run, const struct gap__hist_event *event) {
   uint64_t calls;
   run->is_late = true;
-  run->late_time_us = (uint64_t)time_us;
+  run->late_time_us = (uint64_t)event->time_us;
   driver_time(run->dev, &calls, &run->late_driver_ns, &run->late_background_ns);
 }
 
-/* ---- Streams made up for blocks that a second stream still uses ---- */
+/* ---- Streams ---- */
+
+static int card_stream(struct run *run, uint64_t recorded, gap_stream *out) {
+  int rc = run->card->ops->stream(run->card, recorded, out);
+  return rc == 0 ? 0 : heap_error(run, rc, "stream");
+}
+
+/* Those made up for blocks that a second stream still uses. */
 
 static uint64_t stream_take(struct run *run) {
   if (run->stream_free_count > 0) return run->stream_free[--run->stream_free_count];
@@ -143,7 +155,7 @@ static int refuse(struct run *run, const struct gap__hist_event *event) {
                                  .stream = event->stream,
                                  .time_us = event->time_us,
                                  .live_bytes = run->live.bytes,
-                                 .held_bytes = gap__sim_chunk_bytes(run->dev)};
+                                 .held_bytes = gap__heap_held(run->heap, 0)};
   if (gap__heap_diagnosis(run->heap, 0, failed->reason, sizeof failed->reason) < 0 || failed->reason[0] == '\0')
     snprintf(failed->reason, sizeof failed->reason, "%s", gap_strerror(GAP_ENOMEM));
   run->refused = true;
@@ -163,11 +175,13 @@ static int request(struct run *run, const struct gap__hist_event *event, gap_add
   gap_pool_id pool = {0, 0};
   int rc = event->pool == 0 ? 0 : use_pool(run, event->pool, &pool);
   if (rc != 0) return rc;
-  rc = gap__heap_alloc(run->heap, 0, event->stream, pool, event->size, addr);
+  gap_stream stream;
+  rc = card_stream(run, event->stream, &stream);
+  if (rc == 0) rc = gap__heap_alloc(run->heap, 0, stream, pool, event->size, addr);
   if (rc == GAP_ENOMEM || rc == GAP_ETOOBIG) return refuse(run, event);
   if (rc != 0) return heap_error(run, rc, "alloc");
   gap__live_alloc(&run->live, event->size);
-  if (!run->is_late && run->live.bytes >= run->late_mark_bytes) note_late(run, event_time(run, event));
+  if (!run->is_late && run->live.bytes >= run->late_mark_bytes) note_late(run, event);
   if (!run->checker || event->size == 0) return 0;
   return gap__checker_alloc(run->checker, *addr, event->size);
 }
@@ -221,8 +235,10 @@ static int free_block(struct run *run, struct gap__blockmap_entry *entry) {
 static int release_block(struct run *run, struct gap__blockmap_entry *entry) {
   struct gap__blockmap_entry block = *entry;
   gap__blockmap_take(&run->blocks, entry);
-  gap__sim_stream_release(run->dev, block.stream);
-  int rc = stream_give(run, block.stream);
+  gap_stream stream;
+  int rc = card_stream(run, block.stream, &stream);
+  if (rc == 0) rc = run->card->ops->release(run->card, stream);
+  if (rc == 0) rc = stream_give(run, block.stream);
   return rc != 0 ? rc : end_block(run, &block);
 }
 
@@ -243,11 +259,13 @@ static int defer_free(struct run *run) {
   struct gap__blockmap_entry *entry = gap__blockmap_find(&run->blocks, run->held.key);
   run->held.key = 0;
   entry->stream = stream_take(run);
-  gap__sim_stream_hold(run->dev, entry->stream);
-  int rc = gap__heap_record_stream(run->heap, entry->addr, entry->stream);
-  gap__sim_lag_set(run->dev, 0);
+  gap_stream stream;
+  int rc = card_stream(run, entry->stream, &stream);
+  if (rc == 0) rc = run->card->ops->hold(run->card, stream);
+  if (rc == 0) rc = gap__heap_record_stream(run->heap, entry->addr, stream);
+  run->card->ops->lag_set(run->card, 0);
   if (rc == 0) rc = gap__heap_free(run->heap, entry->addr);
-  gap__sim_lag_set(run->dev, run->options->lag_us);
+  run->card->ops->lag_set(run->card, run->options->lag_us);
   return rc == 0 ? 0 : heap_error(run, rc, "free while a second stream uses the block");
 }
 
@@ -341,25 +359,41 @@ static int set_cap(struct run *run) {
   return rc == 0 ? 0 : complain(run, rc, "the cap: %s", gap_strerror(rc));
 }
 
-static int open_card(struct run *run, const struct gap__conf *conf) {
-  const gap_replay_options *options = run->options;
-  struct gap__sim_params params = {.total_bytes = options->card_bytes ? options->card_bytes : CARD_WITHOUT_LIMIT,
-                                   .lag_us = options->lag_us};
-  int rc = gap__sim_create(0, &params, &run->dev);
-  if (rc != 0) return complain(run, rc, "the simulated card: %s", gap_strerror(rc));
-  struct gap__heap_params heap = {.devs = &run->dev, .dev_count = 1, .conf = conf, .maker = GAP__MAKER_STEPPED};
+static int open_card(const gap_replay_options *options, struct gap__card **out) {
+  struct gap__dev *dev;
+  int rc;
+  switch (options->backend) {
+    case GAP_BACKEND_SIM: return gap__card_sim(options, out);
+    case GAP_BACKEND_HOST:
+      rc = gap__host_create(
+          options->ordinal,
+          &(struct gap__host_params){.total_bytes = options->card_bytes ? options->card_bytes : HOST_BYTES}, &dev);
+      break;
+    case GAP_BACKEND_CUDA: rc = gap__cuda_create(options->ordinal, &(struct gap__cuda_params){0}, &dev); break;
+    default: return GAP_EINVAL;
+  }
+  return rc ? rc : gap__card_real(dev, options, out);
+}
+
+static int open_heap(struct run *run, const struct gap__conf *conf) {
+  int rc = open_card(run->options, &run->card);
+  if (rc != 0) return complain(run, rc, "the card: %s", gap_strerror(rc));
+  run->dev = run->card->dev;
+  run->start_ns = run->clock_ns = gap__dev_now_ns(run->dev);
+  struct gap__heap_params heap = {.devs = &run->dev, .dev_count = 1, .conf = conf, .maker = run->card->maker};
   rc = gap__heap_create(&heap, &run->heap);
   if (rc != 0) return complain(run, rc, "the heap: %s", gap_strerror(rc));
   return set_cap(run);
 }
 
 static uint64_t checks_every(const gap_replay_options *options, uint64_t events) {
+  if (options->backend != GAP_BACKEND_SIM) return 0; /* it looks into the simulation */
   if (options->check != GAP_CHECK_AUTO) return (uint64_t)options->check;
   return events < SMALL_HISTORY_EVENTS ? 1 : CHECK_EVERY_LARGE;
 }
 
 static int set_up(struct run *run, const struct gap__conf *conf) {
-  int rc = open_card(run, conf);
+  int rc = open_heap(run, conf);
   if (rc != 0) return rc;
   rc = gap__blockmap_init(&run->blocks);
   run->pool_seen = calloc(run->history->pool_count + 1, sizeof *run->pool_seen);
@@ -384,6 +418,7 @@ static void tear_down(struct run *run) {
   free(run->pool_seen);
   if (run->heap) gap__heap_destroy(run->heap);
   else if (run->dev) gap__dev_destroy(run->dev);
+  if (run->card) run->card->ops->close(run->card);
 }
 
 static void report_driver(struct run *run) {
@@ -399,6 +434,18 @@ static void report_driver(struct run *run) {
   result->late_driver_us = (caller_ns - run->late_driver_ns) / 1000;
   result->late_background_us = (background_ns - run->late_background_ns) / 1000;
 }
+
+static void report_calls(const struct gap__dev *dev, gap_replay_result *result) {
+  const struct gap__dev_counters *counters = &dev->counters;
+  result->call_count = GAP__CALL_COUNT;
+  for (int i = 0; i < GAP__CALL_COUNT; i++)
+    result->call[i] = (gap_replay_call){.name = gap__dev_call_name((enum gap__dev_call)i),
+                                        .calls = counters->calls[i],
+                                        .us = counters->ns[i] / 1000,
+                                        .background_calls = counters->background_calls[i],
+                                        .background_us = counters->background_ns[i] / 1000};
+}
+_Static_assert(GAP__CALL_COUNT <= GAP_CALLS_MAX, "the public result has room for every call");
 
 static void report_stats(const struct gap__stats *stats, gap_replay_result *result) {
   result->peak_reserved_bytes = (uint64_t)stats->reserved_bytes[GAP__KIND_ALL].peak;
@@ -421,7 +468,8 @@ _Static_assert(GAP__RUNG_COUNT <= GAP_RUNGS_MAX, "the public result has room for
 
 static int report(struct run *run) {
   struct gap__stats stats = {0};
-  report_driver(run); /* before the statistics, which ask the driver too */
+  report_driver(run);
+  report_calls(run->dev, run->result); /* before the statistics, which ask the driver too */
   int rc = gap__heap_stats(run->heap, 0, &stats);
   if (rc != 0) return complain(run, rc, "statistics: %s", gap_strerror(rc));
   run->result->fitted = !run->refused;
@@ -433,7 +481,7 @@ static int report(struct run *run) {
 /* The strategy's own books, once, when checks are wanted at all. */
 static int check_books(struct run *run) {
   char text[400];
-  if (run->check_every == 0) return 0;
+  if (run->options->check == GAP_CHECK_OFF) return 0;
   int rc = gap__heap_check(run->heap, 0, text, sizeof text);
   return rc == 0 ? 0 : complain(run, GAP_EMISMATCH, "the strategy's own check at the end: %s", text);
 }
@@ -449,12 +497,13 @@ int gap__replay_run(const struct gap__history *history, const gap_replay_options
   struct run run = {.history = history,
                     .options = options,
                     .result = result,
-                  .native = conf->strategy == GAP__STRATEGY_CACHING,
+                    .native = conf->strategy == GAP__STRATEGY_CACHING,
                     .late_mark_bytes = peaks->bytes_peak - peaks->bytes_peak / 10,
                     .message = message,
                     .message_bytes = bytes};
   int rc = set_up(&run, conf);
-  if (rc == 0) count_set_up(&run);
+  if (rc == 0) count_set_up(&run); /* and begin: setting up took time on a real card */
+  if (rc == 0) run.start_ns = run.clock_ns = gap__dev_now_ns(run.dev);
   double start = seconds_now();
   if (rc == 0) rc = replay_events(&run);
   result->seconds = seconds_now() - start;

@@ -29,8 +29,31 @@ int gap_policy_parse(const char *name, size_t bytes, enum gap_policy *out) {
   return GAP_EVALUE;
 }
 
+static const char *const backend_names[] = {
+    [GAP_BACKEND_CUDA] = "cuda", [GAP_BACKEND_HOST] = "host", [GAP_BACKEND_SIM] = "sim"};
+
+const char *gap_backend_name(gap_backend backend) { return backend_names[backend]; }
+
+int gap_backend_parse(const char *text, gap_backend *out, int *ordinal) {
+  size_t length = strcspn(text, ":");
+  uint64_t number = 0;
+  if (text[length] && (gap__text_parse_u64(text + length + 1, strlen(text + length + 1), &number) || number > 63))
+    return GAP_EVALUE;
+  for (size_t i = 0; i < sizeof backend_names / sizeof backend_names[0]; i++)
+    if (strlen(backend_names[i]) == length && memcmp(backend_names[i], text, length) == 0) {
+      *out = (gap_backend)i;
+      *ordinal = (int)number;
+      return 0;
+    }
+  return GAP_EVALUE;
+}
+
 void gap_replay_defaults(gap_replay_options *options) {
-  *options = (gap_replay_options){.size = sizeof *options, .lag_us = DEFAULT_LAG_US, .check = GAP_CHECK_AUTO};
+  *options = (gap_replay_options){.size = sizeof *options,
+                                  .lag_us = DEFAULT_LAG_US,
+                                  .speed = 1,
+                                  .backend = GAP_BACKEND_SIM,
+                                  .check = GAP_CHECK_AUTO};
 }
 
 int gap_card_parse(const char *name, uint64_t *card_bytes, uint64_t *usable_bytes) {
@@ -107,6 +130,8 @@ static int prepare(const struct gap__history *history, const gap_replay_options 
                                 .cap_bytes = options->cap_bytes,
                                 .card_bytes = options->card_bytes,
                                 .lag_us = options->lag_us,
+                                .backend = options->backend,
+                                .speed = options->speed,
                                 .wrapped = device->wrapped,
                                 .peak_live_bytes = peaks->bytes_peak,
                                 .peak_requested_live_bytes = peaks->requested_peak};

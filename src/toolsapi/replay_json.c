@@ -36,6 +36,20 @@ static json_t *rungs(const gap_replay_result *result) {
   return object;
 }
 
+/* Kinds that were never called are left out. */
+static json_t *calls(const gap_replay_result *result) {
+  json_t *object = json_object();
+  for (uint32_t i = 0; i < result->call_count; i++) {
+    const gap_replay_call *call = &result->call[i];
+    if (call->calls + call->background_calls == 0) continue;
+    json_object_set_new(object, call->name,
+                        json_pack("{s:I, s:I, s:I, s:I}", "calls", (json_int_t)call->calls, "us", (json_int_t)call->us,
+                                  "background_calls", (json_int_t)call->background_calls, "background_us",
+                                  (json_int_t)call->background_us));
+  }
+  return object;
+}
+
 static void put_memory(json_t *object, const gap_replay_result *result) {
   double peak = (double)result->peak_live_bytes;
   put_some(object, "cap_bytes", result->cap_bytes);
@@ -83,6 +97,7 @@ static void put_verification(json_t *object, const gap_replay_result *result) {
 static void put_rest(json_t *object, const gap_replay_result *result) {
   json_object_set_new(object, "failed_event", failure(result));
   json_object_set_new(object, "rungs", rungs(result));
+  json_object_set_new(object, "calls", calls(result));
   put_count(object, "num_alloc_retries", result->num_alloc_retries);
   put_count(object, "trims", result->trims);
   json_object_set_new(object, "wrapped", json_boolean(result->wrapped));
@@ -100,6 +115,8 @@ char *gap_replay_json(const char *file, const gap_replay_result *result) {
   put_count(object, "device", result->device);
   json_object_set_new(object, "policy", json_string(gap_policy_name(result->policy)));
   json_object_set_new(object, "conf", json_string(result->conf));
+  json_object_set_new(object, "backend", json_string(gap_backend_name(result->backend)));
+  json_object_set_new(object, "speed", json_real(result->speed));
   put_count(object, "lag_us", result->lag_us);
   put_memory(object, result);
   put_time(object, result);

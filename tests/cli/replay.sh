@@ -22,5 +22,7 @@ golden replay-unknown-key replay gnn.pickle.xz --policy ideal --conf grow_limt:2
 golden replay-bad-option  replay gnn.pickle.xz --polcy native
 golden replay-no-value    replay gnn.pickle.xz --cap
 golden replay-no-file     replay
+golden replay-bad-backend replay gnn.pickle.xz --backend cpu
+golden replay-bad-speed   replay gnn.pickle.xz --speed fast
 golden replay-two-limits  replay gnn.pickle.xz --cap 1GiB --card 24G
 finish

@@ -522,6 +522,75 @@ static void test_two_streams_at_every_lag(void **state) {
   gap_history_close(history);
 }
 
+/* The same requests through a card with real time and queues, without a GPU: what is held and served agrees. */
+static void play_on_host(const gap_history *history, enum gap_policy policy, uint64_t cap, uint64_t lag_us,
+                         gap_replay_result *result) {
+  gap_replay_options options;
+  char message[512] = "";
+  gap_replay_defaults(&options);
+  options.policy = policy;
+  options.cap_bytes = cap;
+  options.lag_us = lag_us;
+  options.backend = GAP_BACKEND_HOST;
+  options.speed = 0;
+  int rc = gap_replay(history, &options, result, message, sizeof message);
+  if (rc != 0) print_error("%s\n", message);
+  assert_int_equal(rc, 0);
+}
+
+static void test_on_a_card_with_real_time(void **state) {
+  (void)state;
+  struct script script;
+  gap_replay_result result;
+  write_gaps(&script);
+  play_on_host(&script.history, GAP_POLICY_NATIVE, 1200 * MIB, 0, &result);
+  assert_false(result.fitted);
+  assert_int_equal(result.failed.event, script.device.event_count - 1);
+  assert_int_equal(result.failed.held_bytes, 1200 * MIB);
+  play_on_host(&script.history, GAP_POLICY_GAPLESS, 1200 * MIB, 3000, &result);
+  assert_true(result.fitted);
+  assert_int_equal(result.peak_reserved_bytes, 1200 * MIB);
+}
+
+/* The replay itself would release the block: waiting for it must not wait for ever. */
+static void test_a_wait_on_a_real_card_ends(void **state) {
+  (void)state;
+  struct script script;
+  gap_replay_result result;
+  begin(&script);
+  allocate(&script, 1, 64 * MIB);
+  let_go(&script, 1, 64 * MIB);
+  allocate(&script, 2, 64 * MIB);
+  complete(&script, 1, 64 * MIB);
+  play_on_host(&script.history, GAP_POLICY_GAPLESS, 64 * MIB, 0, &result);
+  assert_true(result.fitted);
+  assert_int_equal(result.stalls, 1);
+}
+
+static uint64_t calls_of(const gap_replay_result *result, const char *name) {
+  for (uint32_t i = 0; i < result->call_count; i++)
+    if (strcmp(result->call[i].name, name) == 0) return result->call[i].calls;
+  fail_msg("no call is named %s", name);
+  return 0;
+}
+
+/* Pages that the device has not finished with move to another stream behind a wait of that stream; without a lag there is no need. */
+static void test_lag_of_a_real_card(void **state) {
+  (void)state;
+  struct script script;
+  gap_replay_result result;
+  begin(&script);
+  allocate(&script, 1, 64 * MIB);
+  release(&script, 1, 64 * MIB);
+  add(&script, GAP__ACT_ALLOC, AT(2), 64 * MIB)->stream = 77;
+  for (uint64_t lag_us = 0; lag_us <= 200000; lag_us += 200000) {
+    play_on_host(&script.history, GAP_POLICY_GAPLESS, 64 * MIB, lag_us, &result);
+    assert_true(result.fitted);
+    assert_int_equal(result.pages_stolen, 32);
+    assert_int_equal(calls_of(&result, "stream_wait") > 0, lag_us > 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_peaks),
@@ -547,6 +616,9 @@ int main(void) {
       cmocka_unit_test(test_native_holds_what_was_recorded),
       cmocka_unit_test(test_run_that_died),
       cmocka_unit_test(test_two_streams_at_every_lag),
+      cmocka_unit_test(test_on_a_card_with_real_time),
+      cmocka_unit_test(test_a_wait_on_a_real_card_ends),
+      cmocka_unit_test(test_lag_of_a_real_card),
   };
   return cmocka_run_group_tests_name("replay", tests, NULL, NULL);
 }
