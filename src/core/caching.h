@@ -143,6 +143,8 @@ void gap__caching_shelve(struct caching *, uint32_t block);
 void gap__caching_unshelve(struct caching *, uint32_t block);
 
 /* caching_blocks.c: splitting, merging */
+/* Cuts a block after `bytes`; the rest becomes an idle block. */
+int gap__caching_cut(struct caching *, uint32_t block, uint64_t bytes);
 int gap__caching_serve(struct caching *, const struct caching_request *, uint32_t block, gap_addr *out);
 void gap__caching_complete(struct caching *, uint32_t block); /* free for every stream */
 
@@ -166,6 +168,8 @@ void gap__caching_events_destroy(struct caching *);
 /* caching_walk.c: the record of a block as others see it, and as a listener hears of it (a segment: its only block) */
 void gap__caching_describe(const struct caching *, uint32_t block, const struct gap__tree_node *segment,
                            struct gap__block_info *out);
+/* The block that covers an address and its segment; 0: not ours. */
+uint32_t gap__caching_covering(const struct caching *, gap_addr, const struct gap__tree_node **segment);
 void gap__caching_report(const struct caching *, uint32_t block, gap_event_kind);
 static inline void gap__caching_tell(const struct caching *c, uint32_t block, gap_event_kind kind) {
   if (gap__watched(c->dev)) gap__caching_report(c, block, kind);
@@ -174,6 +178,9 @@ static inline void gap__caching_tell(const struct caching *c, uint32_t block, ga
 /* caching_stats.c */
 void gap__caching_stats(struct gap__policy_state *, struct gap__stats *);
 void gap__caching_reset(struct gap__policy_state *, bool peaks, bool accumulated);
+
+/* caching_at.c: a block at a given address */
+int gap__caching_alloc_at(struct gap__policy_state *, gap_addr, uint64_t bytes);
 
 /* caching_check.c */
 int gap__caching_walk(struct gap__policy_state *, gap__walk_fn *, void *arg);

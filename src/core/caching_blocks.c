@@ -11,8 +11,7 @@ static bool worth_splitting(const struct caching *c, const struct caching_reques
   return request->bytes < c->conf.max_split_size && rest > CACHING_SMALL_MAX;
 }
 
-/* Cuts `block` after `bytes`; the rest becomes an idle block. */
-static int cut(struct caching *c, uint32_t index, uint64_t bytes) {
+int gap__caching_cut(struct caching *c, uint32_t index, uint64_t bytes) {
   int rc = gap__addrmap_reserve(&c->map);
   uint32_t rest_index = rc ? 0 : gap__slab_take(&c->blocks);
   if (!rest_index) return GAP_ENOMETA;
@@ -53,7 +52,7 @@ int gap__caching_serve(struct caching *c, const struct caching_request *request,
   bool was_split = caching_is_split(block);
   int64_t had = (int64_t)block->bytes;
   bool cuts = worth_splitting(c, request, block->bytes);
-  if (cuts && cut(c, index, request->bytes)) {
+  if (cuts && gap__caching_cut(c, index, request->bytes)) {
     gap__caching_shelve(c, index);
     return GAP_ENOMETA;
   }

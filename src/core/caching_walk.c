@@ -40,25 +40,25 @@ int gap__caching_walk(struct gap__policy_state *state, gap__walk_fn *visit, void
 }
 
 /* A segment's blocks are linked in order of address; the map knows only where each begins. */
-static int find_in(const struct caching *c, const struct gap__tree_node *segment, gap_addr addr,
-                   struct gap__block_info *out) {
-  uint32_t index = gap__addrmap_get(&c->map, segment->major);
+uint32_t gap__caching_covering(const struct caching *c, gap_addr addr, const struct gap__tree_node **segment) {
+  uint32_t at = gap__tree_below(&c->segment_tree, &c->segments, addr, UINT64_MAX);
+  *segment = at ? gap__tree_node_at(&c->segments, at) : NULL;
+  if (!at || addr - (*segment)->major >= (*segment)->minor) return 0;
+  uint32_t index = gap__addrmap_get(&c->map, (*segment)->major);
   for (uint32_t next; (next = caching_block_at(c, index)->next) && caching_block_at(c, next)->addr <= addr;)
     index = next;
-  if (caching_block_at(c, index)->state == GAP__BLOCK_IDLE) return GAP_EFREED;
-  gap__caching_describe(c, index, segment, out);
-  return 0;
+  return index;
 }
 
 int gap__caching_find(struct gap__policy_state *state, gap_addr addr, struct gap__block_info *out) {
   struct caching *c = (struct caching *)state;
-  int rc = GAP_ENOTMINE;
+  const struct gap__tree_node *segment;
   gap__lock(&c->lock);
-  uint32_t at = gap__tree_below(&c->segment_tree, &c->segments, addr, UINT64_MAX);
-  const struct gap__tree_node *segment = at ? gap__tree_node_at(&c->segments, at) : NULL;
-  if (segment && addr - segment->major < segment->minor) rc = find_in(c, segment, addr, out);
+  uint32_t index = gap__caching_covering(c, addr, &segment);
+  bool in_use = index && caching_block_at(c, index)->state != GAP__BLOCK_IDLE;
+  if (in_use) gap__caching_describe(c, index, segment, out);
   gap__unlock(&c->lock);
-  return rc;
+  return !index ? GAP_ENOTMINE : in_use ? 0 : GAP_EFREED;
 }
 
 void gap__caching_report(const struct caching *c, uint32_t index, gap_event_kind kind) {

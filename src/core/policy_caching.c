@@ -203,6 +203,7 @@ const struct gap__policy gap__policy_caching = {
     .reset = gap__caching_reset,
     .walk = gap__caching_walk,
     .find = gap__caching_find,
+    .alloc_at = gap__caching_alloc_at,
     .check = gap__caching_check,
     .after_fork = after_fork,
 };

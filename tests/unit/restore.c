@@ -38,10 +38,9 @@ static void a_freed_block_comes_back_as_it_was(void **state) {
 }
 
 /* As a checkpoint does it: all goes, what was live then comes back, whatever the order. */
-static void a_whole_layout_comes_back(void **state) {
-  (void)state;
+static void whole_layout(const char *conf) {
   enum { COUNT = 40 };
-  struct try t = try_sim("");
+  struct try t = try_sim(conf);
   pool_begin(&t);
   gap_addr addr[COUNT];
   uint64_t bytes[COUNT], seed = 11;
@@ -52,12 +51,41 @@ static void a_whole_layout_comes_back(void **state) {
   uint64_t held = try_held(&t);
   int64_t live = try_stats(&t)->allocated_bytes[GAP__KIND_ALL].current;
   for (int i = 0; i < COUNT; i++) try_give(&t, addr[i]);
-  gap_addr other = try_get_pool(&t, STREAM_A, POOL, 3 * MIB); /* a layout of another kind in between */
+  gap_addr other = try_get_pool(&t, STREAM_B, POOL, 3 * MIB); /* a layout of another kind in between */
   try_give(&t, other);
   for (int i = COUNT; i-- > 0;) again(&t, addr[(i * 7) % COUNT], bytes[(i * 7) % COUNT]);
   assert_int_equal(try_stats(&t)->allocated_bytes[GAP__KIND_ALL].current, live);
   assert_int_equal(try_held(&t), held);
   for (int i = 0; i < COUNT; i++) try_give(&t, addr[i]);
+  try_end(&t);
+}
+
+static void a_whole_layout_comes_back(void **state) {
+  (void)state;
+  whole_layout("");
+}
+
+static void a_whole_layout_of_segments_comes_back(void **state) {
+  (void)state;
+  whole_layout("caching_allocator");
+}
+
+/* Of a segment: its low end, its middle, and what is too much. */
+static void a_segment_is_cut_where_it_must(void **state) {
+  (void)state;
+  struct try t = try_sim("caching_allocator");
+  pool_begin(&t);
+  gap_addr a = try_get_pool(&t, STREAM_A, POOL, 3 * MIB); /* of 20 MiB */
+  assert_int_equal(at(&t, a + 4 * MIB, 17 * MIB), GAP_EAGAIN);
+  again(&t, a + 8 * MIB, 2 * MIB);
+  assert_int_equal(try_stats(&t)->inactive_split[GAP__KIND_LARGE].current, 2);
+  assert_int_equal(at(&t, a + 7 * MIB, 2 * MIB), GAP_EAGAIN);
+  try_give(&t, a);
+  again(&t, a + 512, MIB);
+  try_give(&t, a + 512);
+  try_give(&t, a + 8 * MIB);
+  assert_int_equal(try_stats(&t)->inactive_split[GAP__KIND_LARGE].current, 0);
+  assert_int_equal(at(&t, a + GIB, MIB), GAP_ENOTMINE);
   try_end(&t);
 }
 
@@ -101,10 +129,9 @@ static void cached_blocks_are_idle(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_freed_block_comes_back_as_it_was),
-      cmocka_unit_test(a_whole_layout_comes_back),
-      cmocka_unit_test(what_is_not_idle_is_refused),
-      cmocka_unit_test(cached_blocks_are_idle),
+      cmocka_unit_test(a_freed_block_comes_back_as_it_was),    cmocka_unit_test(a_whole_layout_comes_back),
+      cmocka_unit_test(a_whole_layout_of_segments_comes_back), cmocka_unit_test(a_segment_is_cut_where_it_must),
+      cmocka_unit_test(what_is_not_idle_is_refused),           cmocka_unit_test(cached_blocks_are_idle),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
