@@ -193,7 +193,8 @@ GAP_API int gap_enable_peer(gap_heap *heap, int device, int peer);
 
 /* Applies a configuration string at run time, in the grammar of PYTORCH_CUDA_ALLOC_CONF (docs/configuration.md): it replaces what an
  * earlier call said; "" goes back to the environment's.  All or nothing: GAP_EVALUE or, with strict:True, GAP_EKEY, with the reason in
- * the log. */
+ * the log.  NULL reads the environment's variables again, and leaves what was configured here above them; what is wrong in one is
+ * logged, and the rest holds. */
 GAP_API int gap_configure(gap_heap *heap, const char *conf);
 /* The value in force of a key as text, cut to `bytes`.  GAP_EKEY: no such key. */
 GAP_API int gap_conf_value(gap_heap *heap, const char *key, char *text, size_t bytes);

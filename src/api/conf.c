@@ -44,14 +44,18 @@ static int apply(struct gap__conf_set *set, const char *variable, const char *co
   return rc;
 }
 
+/* What is wrong is said; the rest holds. */
+static void read_environment(const struct gap__client *client, struct gap__conf_set *set) {
+  struct gap__conf_report report = {0};
+  if (client->options.flags & GAP_HEAP_NO_ENVIRONMENT) return;
+  gap__conf_apply_env(set, environment, &report);
+  gap__log_level_set(gap__conf_values(set)->log_level);
+  log_report(&report);
+}
+
 int gap__client_conf_begin(struct gap__client *client) {
   if (!(client->conf = gap__conf_new())) return GAP_ENOMETA;
-  if (!(client->options.flags & GAP_HEAP_NO_ENVIRONMENT)) {
-    struct gap__conf_report report = {0};
-    gap__conf_apply_env(client->conf, environment, &report); /* what is wrong is said; the rest holds */
-    gap__log_level_set(gap__conf_values(client->conf)->log_level);
-    log_report(&report);
-  }
+  read_environment(client, client->conf);
   return client->options.conf ? apply(client->conf, "options.conf", client->options.conf) : 0;
 }
 
@@ -60,7 +64,9 @@ static int configure(gap_heap *heap, struct gap__client *client, const char *con
   struct gap__conf_set *next = gap__conf_copy(client->conf);
   struct gap__conf values;
   if (!next) return GAP_ENOMETA;
-  int rc = apply(next, "gap_configure", conf);
+  int rc = 0;
+  if (conf) rc = apply(next, "gap_configure", conf);
+  else read_environment(client, next);
   if (!rc) rc = gap__client_conf_values(next, &values);
   if (!rc) rc = gap__heap_configure(heap, &values);
   gap__conf_free(rc ? next : client->conf);
@@ -71,7 +77,6 @@ static int configure(gap_heap *heap, struct gap__client *client, const char *con
 
 int gap_configure(gap_heap *heap, const char *conf) {
   struct gap__client *client = gap__client_of(heap);
-  if (!conf) return GAP_EINVAL;
   if (gap__heap_forked(heap)) return GAP_EFORKED;
   gap__lock(&client->lock);
   int rc = configure(heap, client, conf);
