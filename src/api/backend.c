@@ -41,5 +41,5 @@ int gap__backend_current_device(gap_heap *heap) {
     struct gap__dev *dev = gap__heap_dev(heap, i);
     if (dev) return gap__cuda_current_device(dev);
   }
-  return 0;
+  return gap__cuda_current_ordinal(NULL);
 }

@@ -59,6 +59,8 @@ int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *returned) {
   return gap__heap_trim(heap, device, pool, returned);
 }
 
+int gap_enable_peer(gap_heap *heap, int device, int peer) { return gap__heap_enable_peer(heap, device, peer); }
+
 /* ---- callbacks ---- */
 
 /* The core asks with a bool, the program answers with an int. */

@@ -53,7 +53,7 @@ struct caching_bin {
 struct caching_pool {
   uint32_t next; /* pools in the order of their making; the first is the default pool */
   int32_t use_count;
-  bool shared; /* in use, and yet its idle segments may be given back */
+  unsigned flags; /* GAP_POOL_...: a shared pool's idle segments may be given back while it is in use */
   gap_pool_id id;
   uint64_t segments;                 /* held from the driver */
   int64_t searches[GAP__KIND_COUNT]; /* counted while garbage collection is on */
@@ -99,6 +99,7 @@ struct caching_request {
   gap_stream stream;
   uint32_t pool, bin;
   enum gap__stat_kind kind;
+  bool captures; /* torch's word for requests to a private pool: nothing is polled meanwhile, nothing given back */
   uint64_t requested, bytes; /* bytes: rounded */
   uint64_t segment_bytes;    /* to ask of the driver */
 };
@@ -114,6 +115,7 @@ static inline struct caching_pool *caching_pool_at(const struct caching *c, uint
 }
 /* What the driver is asked for when no idle block serves a request of `bytes` (rounded). */
 static inline uint64_t caching_segment_bytes(const struct gap__conf *conf, uint64_t bytes) {
+  if (conf->no_caching) return bytes;
   if (bytes <= CACHING_SMALL_MAX) return CACHING_SMALL_SEGMENT;
   if (bytes < CACHING_OWN_SEGMENT_MIN) return conf->large_segment_size;
   return (bytes + CACHING_SEGMENT_ROUND - 1) / CACHING_SEGMENT_ROUND * CACHING_SEGMENT_ROUND;
@@ -124,10 +126,6 @@ static inline bool caching_refuses(const struct gap__conf *conf, uint64_t asked,
   return has - asked >= conf->max_non_split_rounding;
 }
 static inline bool caching_is_split(const struct caching_block *block) { return block->prev || block->next; }
-/* torch calls both "capture": while requests go to a private pool nothing is polled and nothing given back. */
-static inline bool caching_captures(const struct caching_request *request) {
-  return request->pool != CACHING_DEFAULT_POOL;
-}
 static inline bool caching_collects(const struct caching *c) {
   return c->conf.garbage_collection_threshold > 0 && c->dev->cap_bytes;
 }

@@ -89,6 +89,12 @@ static int64_t take_neighbour(struct caching *c, uint32_t index) {
   return (int64_t)caching_block_at(c, index)->bytes;
 }
 
+/* Caching is off; the pages of a private pool stay all the same, since a graph may use them. */
+static bool keeps_nothing(const struct caching *c, const struct caching_block *block) {
+  return c->conf.no_caching && !caching_is_split(block) &&
+         caching_bin_at(c, block->node.tag)->pool == CACHING_DEFAULT_POOL;
+}
+
 void gap__caching_complete(struct caching *c, uint32_t index) {
   struct caching_block *block = caching_block_at(c, index);
   enum gap__stat_kind kind = caching_bin_at(c, block->node.tag)->kind;
@@ -113,4 +119,5 @@ void gap__caching_complete(struct caching *c, uint32_t index) {
   int64_t bytes = (split ? (int64_t)block->bytes : 0) - below - above;
   caching_count(stats->inactive_split, kind, blocks);
   caching_count(stats->inactive_split_bytes, kind, bytes);
+  if (keeps_nothing(c, block)) gap__caching_segment_give(c, index); /* refused: it stays, idle */
 }

@@ -85,10 +85,10 @@ static bool program_freed(struct climb *climb) {
 /* The whole ladder once more. */
 static int try_again(struct climb *climb, uint32_t *block) {
   struct caching *c = climb->c;
-  if (!caching_captures(climb->request)) gap__caching_poll(c);
+  if (!climb->request->captures) gap__caching_poll(c);
   *block = gap__caching_fit(c, climb->request);
   int rc = *block ? 0 : gap__caching_segment_take(c, climb->request, block);
-  if (rc == GAP_ENOMEM && !caching_captures(climb->request)) rc = release_and_grow(climb, block);
+  if (rc == GAP_ENOMEM && !climb->request->captures) rc = release_and_grow(climb, block);
   return rc;
 }
 
@@ -102,7 +102,7 @@ static int ask_program(struct climb *climb, uint32_t *block) {
 int gap__caching_climb(struct caching *c, const struct caching_request *request, uint32_t *block) {
   struct climb climb = {c, request, gap__dev_now_ns(c->dev->dev)};
   int rc = grow(&climb, block);
-  if (rc == GAP_ENOMEM && !caching_captures(request)) rc = release_and_grow(&climb, block);
+  if (rc == GAP_ENOMEM && !request->captures) rc = release_and_grow(&climb, block);
   for (uint32_t tried = 1; rc == GAP_ENOMEM && tried < c->conf.nmalloc; tried++) rc = try_again(&climb, block);
   if (rc == GAP_ENOMEM) rc = ask_program(&climb, block);
   if (rc != GAP_ENOMEM) return rc;

@@ -156,7 +156,7 @@ int gap__caching_release_all(struct caching *c, gap_pool_id only, bool capturing
   for (uint32_t at = caching_pool_at(c, CACHING_DEFAULT_POOL)->next, next; at; at = next) {
     const struct caching_pool *pool = caching_pool_at(c, at);
     next = pool->next;
-    if (pool->use_count > 0 && !pool->shared) continue;
+    if (pool->use_count > 0 && pool->flags != GAP_POOL_SHARED) continue;
     if (!all && (pool->id.first != only.first || pool->id.second != only.second)) continue;
     int one = release_private(c, at);
     if (!rc) rc = one;

@@ -65,6 +65,24 @@ int gap__heap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *bytes
   return rc;
 }
 
+/* ---- peers ---- */
+
+static int renew_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
+  (void)arg;
+  return policy->renew_access ? policy->renew_access(state) : 0;
+}
+
+int gap__heap_enable_peer(gap_heap *heap, int device, int peer) {
+  if (!heap_device_at(heap, device) || !heap_device_at(heap, peer) || device == peer) return GAP_EINVAL;
+  if (heap->forked) return GAP_EFORKED;
+  gap__lock(&heap->lock);
+  int rc = gap__heap_open_device(heap, device);
+  if (!rc) rc = gap__dev_peer_enable(heap->devices[device].base.dev, peer);
+  if (!rc) rc = gap__heap_each(heap, device, renew_one, NULL);
+  gap__unlock(&heap->lock);
+  return rc;
+}
+
 /* ---- looking ---- */
 
 struct walk_call {

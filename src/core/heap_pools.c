@@ -33,7 +33,7 @@ static struct heap_pool *find_or_add(gap_heap *heap, int device, gap_pool_id id)
 
 static int retain_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
   const struct heap_pool *pool = arg;
-  return policy->pool_retain(state, pool->id, atomic_load(&pool->flags) == GAP_POOL_SHARED);
+  return policy->pool_retain(state, pool->id, atomic_load(&pool->flags));
 }
 
 static int release_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
@@ -134,7 +134,7 @@ void gap__heap_pool_tag(gap_heap *heap, int device, gap_pool_id id, char out[32]
 static int announce(const struct heap_pool *pool, const struct gap__policy *policy, struct gap__policy_state *state) {
   int rc = 0;
   for (uint32_t n = atomic_load(&pool->uses); n && !rc; n--)
-    rc = policy->pool_retain(state, pool->id, atomic_load(&pool->flags) == GAP_POOL_SHARED);
+    rc = policy->pool_retain(state, pool->id, atomic_load(&pool->flags));
   return rc;
 }
 

@@ -52,9 +52,10 @@ int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
     struct gap__policy_state *state = atomic_load_explicit(&at->base.state[s], memory_order_acquire);
     if (state) add_strategy(gap__heap_policy(s), state, out);
   }
-  if (!heap_is_open(&at->base)) return 0;
-  add_driver(at, out); /* after the strategies: they may ask the driver while they count */
+  uint64_t split = gap__device_conf(&at->base)->max_split_size;
+  out->max_split_size = split == GAP__CONF_UNLIMITED ? -1 : (int64_t)split;
   out->cap_bytes = (int64_t)at->base.cap_bytes;
+  if (heap_is_open(&at->base)) add_driver(at, out); /* after the strategies: they may ask the driver while they count */
   return 0;
 }
 

@@ -53,6 +53,14 @@ uint64_t gap__hard_limit(struct gap__policy_state *s) {
   return cap < driver ? cap : driver;
 }
 
+uint64_t gap__limit_keep(struct gap__policy_state *s) {
+  uint64_t cap = cap_pages(s), reserve = reserve_pages(s), free_bytes, total;
+  s->driver_limit = 0; /* the driver is asked again */
+  if (!reserve || !gap__held_pages(s) || gap__dev_mem_info(s->dev, &free_bytes, &total)) return cap;
+  uint64_t spare = gap__held_pages(s) + (free_bytes >> GAP__PAGE_SHIFT), most = spare > reserve ? spare - reserve : 0;
+  return cap < most ? cap : most;
+}
+
 uint64_t gap__limit_most(struct gap__policy_state *s) {
   uint64_t hard = gap__hard_limit(s), card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
   return hard < card ? hard : card;

@@ -10,6 +10,8 @@ uint64_t gap__held_pages(const struct gap__policy_state *);
 /* The cap; without one what the driver has left, less the reserve. */
 uint64_t gap__hard_limit(struct gap__policy_state *);
 /* What can be held at all: the hard limit, at most the card. */
+/* What may stay held after a change of the limits: at most the cap, and less where the reserve is pierced. */
+uint64_t gap__limit_keep(struct gap__policy_state *);
 uint64_t gap__limit_most(struct gap__policy_state *);
 /* Up to here growing is preferred to stealing: the cap, else grow_limit x the peak of live bytes. */
 uint64_t gap__soft_limit(struct gap__policy_state *, uint64_t request_bytes);

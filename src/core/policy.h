@@ -57,7 +57,7 @@ struct gap__policy {
   int (*free)(struct gap__policy_state *, gap_addr); /* GAP_ENOTMINE: somebody else's */
   int (*record_stream)(struct gap__policy_state *, gap_addr, gap_stream);
   int (*retire_stream)(struct gap__policy_state *, gap_stream);
-  int (*pool_retain)(struct gap__policy_state *, gap_pool_id, bool shared); /* shared: idle memory serves everybody */
+  int (*pool_retain)(struct gap__policy_state *, gap_pool_id, unsigned flags); /* GAP_POOL_..., of the first use */
   int (*pool_release)(struct gap__policy_state *, gap_pool_id);
   int (*trim)(struct gap__policy_state *, gap_pool_id, uint64_t *bytes_returned);
   int (*configure)(struct gap__policy_state *);               /* dev->conf or the cap changed */

@@ -60,6 +60,8 @@ static void destroy(struct gap__policy_state *state) {
 static int prepare(struct caching *c, gap_pool_id id, struct caching_request *request) {
   int rc = gap__caching_pool_find(c, id, &request->pool);
   if (rc) return rc;
+  const struct caching_pool *pool = caching_pool_at(c, request->pool);
+  request->captures = request->pool != CACHING_DEFAULT_POOL && pool->flags == GAP_POOL_PRIVATE;
   request->bytes = gap__conf_round(&c->conf, request->requested);
   request->kind = request->bytes <= CACHING_SMALL_MAX ? GAP__KIND_SMALL : GAP__KIND_LARGE;
   request->segment_bytes = caching_segment_bytes(&c->conf, request->bytes);
@@ -67,7 +69,7 @@ static int prepare(struct caching *c, gap_pool_id id, struct caching_request *re
 }
 
 static int find_block(struct caching *c, const struct caching_request *request, uint32_t *block) {
-  if ((c->pending_count || c->deferred) && !caching_captures(request)) gap__caching_poll(c);
+  if ((c->pending_count || c->deferred) && !request->captures) gap__caching_poll(c);
   *block = gap__caching_fit(c, request);
   if (!*block) return gap__caching_climb(c, request, block);
   c->stats.rung_count[GAP__RUNG_fit]++;
@@ -142,13 +144,13 @@ static int retire_stream(struct gap__policy_state *state, gap_stream stream) {
   return 0;
 }
 
-static int pool_retain(struct gap__policy_state *state, gap_pool_id id, bool shared) {
+static int pool_retain(struct gap__policy_state *state, gap_pool_id id, unsigned flags) {
   struct caching *c = of(state);
   uint32_t pool = 0;
   gap__lock(&c->lock);
   int rc = gap__caching_pool_find(c, id, &pool);
   if (rc) rc = gap__caching_pool_make(c, id, &pool);
-  if (!rc && caching_pool_at(c, pool)->use_count++ == 0) caching_pool_at(c, pool)->shared = shared;
+  if (!rc && caching_pool_at(c, pool)->use_count++ == 0) caching_pool_at(c, pool)->flags = flags;
   gap__unlock(&c->lock);
   return rc;
 }

@@ -238,8 +238,8 @@ static int configure(struct gap__policy_state *s) {
   for (int i = 0; i < 16; i++) plain = plain && conf->roundup_power2_divisions[i] <= 1;
   atomic_store(&s->plain_rounding, plain);
   gap__lock(&s->lock);
-  uint64_t cap = atomic_load(&s->device->cap_bytes);
-  if (cap && gap__held_pages(s) > cap >> GAP__PAGE_SHIFT) gap__trim_idle(s, NULL, cap >> GAP__PAGE_SHIFT, true);
+  uint64_t keep = gap__limit_keep(s);
+  if (gap__held_pages(s) > keep) gap__trim_idle(s, NULL, keep, true);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   return 0;

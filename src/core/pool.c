@@ -33,13 +33,13 @@ bool gap__pool_pins(struct gap__policy_state *s, gap_pool_id id) {
   return !pool || !pool->uses || !pool->shared; /* of a pool that nobody has announced nothing is known */
 }
 
-int gap__pool_retain(struct gap__policy_state *s, gap_pool_id id, bool shared) {
+int gap__pool_retain(struct gap__policy_state *s, gap_pool_id id, unsigned flags) {
   if (!id.first && !id.second) return GAP_EINVAL;
   gap__lock(&s->lock);
   struct gap__pool *pool = find_or_add(s, id);
   if (pool && pool->uses++ == 0) {
-    pool->shared = shared;
-    pin(s, id, !shared);
+    pool->shared = flags == GAP_POOL_SHARED;
+    pin(s, id, !pool->shared);
   }
   gap__unlock(&s->lock);
   return pool ? 0 : GAP_ENOMETA;

@@ -1,4 +1,5 @@
 /* Statistics as text for a person, and what each stream and pool has. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -69,16 +70,24 @@ static void add_idle(struct gap__text *out, const struct gap__stats *s) {
                 (long long)s->num_alloc_retries, (long long)s->stalls, (double)s->stall_us / 1e3);
 }
 
+/* "weights (3,0)"; without a tag "(3,0)". */
+static void pool_name(gap_heap *heap, int device, gap_pool_id id, char out[96]) {
+  char tag[32];
+  gap__heap_pool_tag(heap, device, id, tag);
+  snprintf(out, 96, "%s%s(%llu,%llu)", tag, *tag ? " " : "", (unsigned long long)id.first,
+           (unsigned long long)id.second);
+}
+
 static void add_usage(struct gap__text *out, gap_heap *heap, int device) {
   struct gap__usage usage[USAGE_MAX];
   uint32_t count;
   bool more = gap__heap_usage(heap, device, usage, USAGE_MAX, &count) == GAP_ELIMIT;
-  gap__text_add(out, "  %-18s %-14s %8s %12s %12s %12s\n", "stream", "pool", "blocks", "live", "pending", "idle");
+  gap__text_add(out, "  %-18s %-22s %8s %12s %12s %12s\n", "stream", "pool", "blocks", "live", "pending", "idle");
   for (uint32_t i = 0; i < count; i++) {
     const struct gap__usage *u = &usage[i];
-    char live[GAP__TEXT_BYTES], pending[GAP__TEXT_BYTES], idle[GAP__TEXT_BYTES];
-    gap__text_add(out, "  %-#18llx (%llu,%llu)%*s %8llu %12s %12s %12s\n", (unsigned long long)u->stream,
-                  (unsigned long long)u->pool.first, (unsigned long long)u->pool.second, 9, "",
+    char live[GAP__TEXT_BYTES], pending[GAP__TEXT_BYTES], idle[GAP__TEXT_BYTES], pool[96];
+    pool_name(heap, device, u->pool, pool);
+    gap__text_add(out, "  %-#18llx %-22s %8llu %12s %12s %12s\n", (unsigned long long)u->stream, pool,
                   (unsigned long long)u->live_blocks, gap__text_size(u->live_bytes, live),
                   gap__text_size(u->pending_bytes, pending), gap__text_size(u->idle_bytes, idle));
   }

@@ -72,13 +72,13 @@ static void cap_below_live(void **state) {
   try_end(&t);
 }
 
-/* Without a cap 512 MiB stay free for others; a neighbour that comes later is respected. */
+/* Without a cap 512 MiB, on a small card a sixteenth, stay free for others; a neighbour that comes later is respected. */
 static void reserve(void **state) {
   (void)state;
-  struct gap__sim_params card = {.total_bytes = 2 * GIB};
+  struct gap__sim_params card = {.total_bytes = 8 * GIB}, small = {.total_bytes = GIB};
   struct try t = try_sim_with(&card, "", GAP__MAKER_OFF);
-  try_refuse(&t, 0, 1537 * MIB, GAP_ENOMEM);
-  gap_addr a = try_get(&t, 0, 1000 * MIB);
+  try_refuse(&t, 0, 7681 * MIB, GAP_ENOMEM);
+  gap_addr a = try_get(&t, 0, 7144 * MIB);
   gap__sim_neighbour_set(t.dev, 400 * MIB);
   try_refuse(&t, STREAM_A, 200 * MIB, GAP_ENOMEM);
   gap_addr b = try_get(&t, STREAM_A, 130 * MIB);
@@ -89,11 +89,15 @@ static void reserve(void **state) {
   try_end(&t);
 
   t = try_sim_with(&card, "reserve:0", GAP__MAKER_OFF);
-  try_give(&t, try_get(&t, 0, 2 * GIB));
+  try_give(&t, try_get(&t, 0, 8 * GIB));
+  try_end(&t);
+  t = try_sim_with(&small, "", GAP__MAKER_OFF);
+  try_refuse(&t, 0, 961 * MIB, GAP_ENOMEM);
+  try_give(&t, try_get(&t, 0, 960 * MIB));
   try_end(&t);
   t = try_sim_with(&card, "reserve:1GiB", GAP__MAKER_OFF);
-  try_refuse(&t, 0, GIB + 1, GAP_ENOMEM);
-  try_give(&t, try_get(&t, 0, GIB));
+  try_refuse(&t, 0, 7 * GIB + 1, GAP_ENOMEM);
+  try_give(&t, try_get(&t, 0, 7 * GIB));
   try_end(&t);
 }
 

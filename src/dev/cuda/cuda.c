@@ -144,6 +144,15 @@ int gap__cuda_current_device(struct gap__dev *dev) {
   return cuda_of(dev)->driver.cuCtxGetDevice(&device) == GAP__CUDA_SUCCESS ? device : 0;
 }
 
+int gap__cuda_current_ordinal(const struct gap__cuda_params *params) {
+  struct gap__cuda_driver driver = {0};
+  struct gap__text missing = {0};
+  gap__cuda_device device;
+  int rc = gap__cuda_driver_open(params ? params->library : NULL, &driver, &missing);
+  gap__text_free(&missing);
+  return rc == 0 && driver.cuCtxGetDevice(&device) == GAP__CUDA_SUCCESS ? device : 0;
+}
+
 const struct gap__cuda_info *gap__cuda_info(struct gap__dev *dev) {
   return dev->ops->destroy == destroy ? &cuda_of(dev)->info : NULL;
 }

@@ -40,6 +40,8 @@ int gap__cuda_create(int ordinal, const struct gap__cuda_params *, struct gap__d
 int gap__cuda_device_count(const struct gap__cuda_params *, int *out);
 /* The device that is current in the calling thread; 0 where none is. */
 int gap__cuda_current_device(struct gap__dev *);
+/* The same where no device is open yet. */
+int gap__cuda_current_ordinal(const struct gap__cuda_params *);
 /* What was found; NULL when `dev` is of another backend. */
 const struct gap__cuda_info *gap__cuda_info(struct gap__dev *dev);
 
