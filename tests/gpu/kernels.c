@@ -220,3 +220,21 @@ int kernels_capture(struct kernels *k, gap_stream stream, bool on) {
   gap__cuda_leave(k->cuda, &scope);
   return rc;
 }
+
+bool kernels_capture_is_whole(struct kernels *k, gap_stream stream) {
+  struct gap__cuda_scope scope;
+  unsigned status = GAP__CU_STREAM_CAPTURE_STATUS_NONE;
+  if (gap__cuda_enter(k->cuda, k->cuda->context, &scope) != 0) return false;
+  int rc = DO(k, k->cuda->driver.cuStreamIsCapturing(stream_of(stream), &status));
+  gap__cuda_leave(k->cuda, &scope);
+  return rc == 0 && status == GAP__CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+gap_stream kernels_blocking_stream(struct kernels *k) {
+  struct gap__cuda_scope scope;
+  gap__cuda_stream stream = NULL;
+  if (gap__cuda_enter(k->cuda, k->cuda->context, &scope) != 0) return 0;
+  (void)DO(k, k->cuda->driver.cuStreamCreate(&stream, 0));
+  gap__cuda_leave(k->cuda, &scope);
+  return (uintptr_t)stream;
+}

@@ -25,5 +25,9 @@ int kernels_wait(struct kernels *);
 void kernels_settle(struct kernels *, unsigned ms);
 /* Begins a capture in global mode, in which most driver calls are forbidden to everybody; or ends it and drops the graph. */
 int kernels_capture(struct kernels *, gap_stream, bool on);
+/* Nothing that was called since has spoilt the capture. */
+bool kernels_capture_is_whole(struct kernels *, gap_stream);
+/* A stream that the legacy default stream waits for; 0: the driver refuses. */
+gap_stream kernels_blocking_stream(struct kernels *);
 
 #endif

@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# Builds, tests and measures on a machine with a GPU: bench/gpu.sh [--out FOLDER] [--part NAME]...   (--list: the parts)
+#
+# Such a machine may have little installed, so nothing but a C compiler is needed: no CMake, and libraries that are missing are
+# taken from .carry (bench/gpu.sh --part carry fills it, on the machine that has them).  A part is a function part_NAME; each takes
+# less than 8 minutes and ends with a line "NAME: N passed, N failed, N skipped".  Without --part: build abi driver conform data.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+
+build=build-gpu
+carry=.carry
+out=$build/results
+cc=${CC:-cc}
+cuda=${CUDA_HOME:-/usr/local/cuda}
+flags=(-std=gnu17 -O2 -g1 -DNDEBUG -fno-omit-frame-pointer -fvisibility=hidden -Wall -Wextra -Wno-sign-conversion
+  -D_GNU_SOURCE -DGAP_BUILD -Iinclude -Isrc -Itests)
+libs=(-lpthread -ldl -lm)
+passed=0 failed=0 skipped=0
+
+# Runs a command as one check; 77 says "skipped".
+check() {
+  local name=$1 rc
+  shift
+  "$@"
+  rc=$?
+  case $rc in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) && echo "FAILED ($rc): $name" ;;
+  esac
+  return "$rc"
+}
+
+# ---- Building ----
+
+has_header() { printf '#include <%s>\n' "$1" | "$cc" "-I$carry/include" "-I$cuda/include" -E -x c - >/dev/null 2>&1; }
+
+# Objects of the C files named on standard input, side by side.
+compile() {
+  compile_one() { mkdir -p "$(dirname "$build/obj/$1")" && "$cc" "${@:2}" -c "$1" -o "$build/obj/$1.o"; }
+  export -f compile_one
+  export build cc
+  xargs -P "$(nproc)" -I{} bash -c 'compile_one "$@"' _ {} "${flags[@]}" -fPIC "-I$carry/include" "-I$cuda/include"
+}
+
+objects() { sed "s|.*|$build/obj/&.o|"; }
+
+library_sources() { find src/base src/conf src/dev src/core src/api -name '*.c'; }
+tool_sources() { find src/trace src/replay src/toolsapi cli -name '*.c'; }
+
+link_program() { # link_program NAME FILE...: with the library's objects
+  local name=$1
+  shift
+  "$cc" "$@" "$build/libgapless.a" -o "$build/$name" "-L$carry/lib" "-Wl,-rpath,$PWD/$carry/lib" "${libs[@]}"
+}
+
+# A test program from its sources; test_program NAME FILE...
+test_program() {
+  local name=$1
+  shift
+  printf '%s\n' "$@" | compile && link_program "$name" $(printf '%s\n' "$@" | objects)
+}
+
+build_library() {
+  library_sources | compile || return 1
+  rm -f "$build/libgapless.a"
+  ar rcs "$build/libgapless.a" $(library_sources | objects)
+}
+
+build_shared() {
+  "$cc" -shared $(library_sources | objects) -Wl,--version-script=src/gapless.map -Wl,-soname,libgapless.so.0 \
+    -o "$build/libgapless.so.0" "${libs[@]}" && ln -sf libgapless.so.0 "$build/libgapless.so"
+}
+
+build_command() {
+  has_header jansson.h && has_header zstd.h && has_header lzma.h && has_header zlib.h || { echo "command skipped: libraries are missing"; return 77; }
+  tool_sources | compile && link_program gapless $(tool_sources | objects) -ljansson -lzstd -llzma -lz
+}
+
+build_conform() {
+  has_header cmocka.h || { echo "conformance skipped: no cmocka"; return 77; }
+  local fake=$PWD/$build/libfakecuda.so
+  echo tests/support/fake_cuda.c | compile || return 1
+  "$cc" -shared $(library_sources | objects) "$build/obj/tests/support/fake_cuda.c.o" \
+    -Wl,--version-script=tests/support/fake_cuda.map -o "$fake" "${libs[@]}" || return 1
+  local flags=("${flags[@]}" "-DGAP_TEST_FAKE_CUDA=\"$fake\"") libs=("$fake" -lcmocka "${libs[@]}")
+  test_program conform tests/conform/backends.c tests/support/conform_backends.c tests/gpu/kernels.c
+}
+
+part_build() {
+  mkdir -p "$build" "$out"
+  check library build_library || return
+  check shared build_shared
+  check abi test_program abi tests/gpu/abi.c
+  check driver test_program driver tests/gpu/driver.c tests/gpu/kernels.c
+  check data test_program data tests/gpu/data.c tests/gpu/kernels.c
+  check command build_command
+  check conform build_conform
+}
+
+# Headers and libraries that a GPU machine lacks, copied from this one: $carry is not part of the tree.
+part_carry() {
+  local from=/usr/lib/$(uname -m)-linux-gnu
+  mkdir -p "$carry/include" "$carry/lib"
+  cp /usr/include/{cmocka,jansson,jansson_config,zstd,zstd_errors,lzma,zlib,zconf}.h "$carry/include/" 2>/dev/null
+  cp "/usr/include/$(uname -m)-linux-gnu/"{jansson_config,zconf}.h "$carry/include/" 2>/dev/null
+  cp -r /usr/include/lzma "$carry/include/"
+  cp "$from"/lib{jansson,zstd,lzma,z}.a "$carry/lib/"
+  check cmocka cp -L "$from/libcmocka.so.0" "$carry/lib/libcmocka.so.0"
+  ln -sf libcmocka.so.0 "$carry/lib/libcmocka.so"
+}
+
+# ---- Testing ----
+
+# What the machine is: results say where they come from.
+part_machine() {
+  check card nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used --format=csv,noheader
+  uname -r
+  "$cc" --version | head -n 1
+  ldd --version 2>&1 | head -n 1
+}
+
+part_abi() { check abi "$build/abi"; }
+
+part_driver() { check driver timeout 120 "$build/driver"; }
+
+part_conform() {
+  [ -x "$build/conform" ] || { skipped=$((skipped + 1)) && return; }
+  check conform timeout 240 "$build/conform" "cuda (fake driver)" cuda
+}
+
+# Half of the time at a cap that most blocks only just fit under, half with the small sizes that share pages.
+part_data() {
+  check data timeout 100 "$build/data" --seconds 20 --seed 1 --json
+  check data-small timeout 100 "$build/data" --seconds 10 --seed 2 --cap 256M --largest 8M --json
+  check data-wide timeout 100 "$build/data" --seconds 10 --seed 3 --cap 24G --largest 600M --threads 12 --json
+  check data-caching timeout 100 "$build/data" --seconds 5 --seed 4 --conf strategy:caching_allocator --json
+}
+
+part_sanitizer() {
+  local tool
+  command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer" && skipped=$((skipped + 1)) && return; }
+  for tool in memcheck initcheck; do
+    check "$tool" timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/data" --seconds 8 --cap 192M --largest 16M \
+      --threads 2 --json
+  done
+}
+
+# ---- The parts asked for ----
+
+parts=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --part) parts+=("${2:?--part needs a name}") && shift ;;
+    --out) out=${2:?--out needs a folder} && shift ;;
+    --list) declare -F | sed -n 's/^declare -f part_//p' && exit 0 ;;
+    *) echo "usage: bench/gpu.sh [--out FOLDER] [--part NAME]... | --list" >&2 && exit 2 ;;
+  esac
+  shift
+done
+[ ${#parts[@]} -gt 0 ] || parts=(build abi driver conform data)
+for part in "${parts[@]}"; do
+  declare -F "part_$part" >/dev/null || { echo "no part '$part'; --list names them" >&2 && exit 2; }
+done
+
+total=0
+for part in "${parts[@]}"; do
+  passed=0 failed=0 skipped=0 begin=$SECONDS
+  "part_$part"
+  total=$((total + failed))
+  echo "$part: $passed passed, $failed failed, $skipped skipped ($((SECONDS - begin)) s)"
+done
+[ "$total" -eq 0 ]

@@ -1,0 +1,147 @@
+"""CUDA graphs, their pools, checkpoints."""
+
+import torch
+from case import MIB, check_heap, install, run_group, settle, tensor
+
+install()
+
+
+def warm():
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.randn(100, 100, device="cuda") @ torch.randn(100, 100, device="cuda")
+    torch.cuda.current_stream().wait_stream(stream)
+
+
+def capture(work, **options):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, **options):
+        out = work()
+    return graph, out
+
+
+def test_capture_and_replay():
+    warm()
+    x = torch.arange(5 * MIB, device="cuda", dtype=torch.float32)
+
+    def work():
+        y = x * 2  # freed inside: its memory serves z
+        z = y + 1
+        del y
+        return z * 3
+
+    graph, out = capture(work)
+    for value in (1.0, 5.0):
+        x.fill_(value)
+        noise = [tensor(3 * MIB).fill_(255) for _ in range(20)]
+        graph.replay()
+        assert float(out.min()) == float(out.max()) == (value * 2 + 1) * 3
+        del noise
+    torch.cuda.empty_cache()
+    x.fill_(2.0)
+    graph.replay()
+    assert float(out.min()) == float(out.max()) == 15.0
+    pools = {tuple(s["segment_pool_id"]) for s in torch.cuda.memory_snapshot()}
+    assert tuple(graph.pool()) in pools, (graph.pool(), pools)
+
+
+def test_shared_pool():
+    warm()
+    x = torch.ones(MIB, device="cuda")
+    first, a = capture(lambda: x + 1)
+    second, b = capture(lambda: a + 1, pool=first.pool())
+    first.replay()
+    second.replay()
+    assert float(b.sum()) == 3.0 * MIB
+    first.reset()
+    second.replay()
+    assert float(b.sum()) == 3.0 * MIB
+
+
+def test_pool_memory_comes_back():
+    settle()
+    warm()
+    settle()
+    before = torch.cuda.memory_reserved()
+    x = torch.ones(20 * MIB, device="cuda")
+    graph, out = capture(lambda: x + 1)
+    assert torch.cuda.memory_reserved() > before + 100 * MIB
+    del out, x
+    graph.reset()
+    del graph
+    settle()
+    assert torch.cuda.memory_reserved() <= before + 4 * MIB, (torch.cuda.memory_reserved(), before)
+
+
+def test_record_stream_inside_capture():
+    warm()
+    x = torch.ones(4 * MIB, device="cuda")
+    side = torch.cuda.Stream()
+
+    def work():
+        y = x + 1
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            z = y * 2
+        y.record_stream(side)
+        del y
+        w = x + 5
+        torch.cuda.current_stream().wait_stream(side)
+        return z + w
+
+    graph, out = capture(work)
+    for value in (1.0, 3.0):
+        x.fill_(value)
+        graph.replay()
+        assert float(out.min()) == float(out.max()) == (value + 1) * 2 + value + 5
+    check_heap()
+
+
+def test_make_graphed_callables():
+    net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)).cuda()
+    sample = torch.randn(32, 256, device="cuda", requires_grad=True)
+    graphed = torch.cuda.make_graphed_callables(net, (sample,))
+    for _ in range(3):
+        x = torch.randn(32, 256, device="cuda", requires_grad=True)
+        graphed(x).sum().backward()
+    assert bool(x.grad.isfinite().all())
+
+
+def test_failed_capture():
+    warm()
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            x = torch.ones(MIB, device="cuda")
+            x.sum().item()  # forbidden
+        raise AssertionError("captured")
+    except RuntimeError:
+        pass
+    assert float(torch.ones(100, device="cuda").sum()) == 100.0
+
+
+def test_checkpoint():
+    """What cudagraph trees do: a path is left, the pool goes back to how it was, the memory serves again."""
+    warm()
+    pool = torch.cuda.graph_pool_handle()
+    device = torch.cuda.current_device()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        kept = torch.full((3 * MIB,), 1.0, device="cuda")
+        gone = torch.full((MIB,), 2.0, device="cuda")
+        del gone
+    state = torch._C._cuda_getCheckpointState(device, pool)
+    live_before = {kept.data_ptr()}
+    assert torch._C._cuda_checkPoolLiveAllocations(device, pool, live_before)
+    later = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(later, pool=pool):
+        extra = torch.full((2 * MIB,), 3.0, device="cuda")
+    assert torch._C._cuda_checkPoolLiveAllocations(device, pool, live_before | {extra.data_ptr()})
+    stale = [extra.untyped_storage()._cdata]
+    torch._C._cuda_setCheckpointPoolState(device, state, stale, [])
+    del extra
+    assert not torch._C._cuda_checkPoolLiveAllocations(device, pool, {1234})
+    check_heap()
+
+
+if __name__ == "__main__":
+    run_group()

@@ -1,0 +1,85 @@
+"""Memory shared between processes."""
+
+import torch
+import torch.multiprocessing as multiprocessing
+from case import MIB, check_heap, install, run_group, settle, shim, tensor
+
+install()
+
+
+def consumer(requests, answers):
+    """Adds one to every tensor it is sent, and says what it saw."""
+    while True:
+        x = requests.get()
+        if x is None:
+            return
+        answers.put((int(x.min()), int(x.max()), x.numel()))
+        x.add_(1)
+        torch.cuda.synchronize()
+        del x
+        answers.put("done")
+
+
+class Other:
+    def __enter__(self):
+        context = multiprocessing.get_context("spawn")
+        self.requests, self.answers = context.Queue(), context.Queue()
+        self.process = context.Process(target=consumer, args=(self.requests, self.answers))
+        self.process.start()
+        return self
+
+    def __exit__(self, *_):
+        self.requests.put(None)
+        self.process.join(60)
+        assert self.process.exitcode == 0, self.process.exitcode
+
+    def roundtrip(self, x, value):
+        self.requests.put(x)
+        seen = self.answers.get(timeout=120)
+        assert seen == (value, value, x.numel()), seen
+        assert self.answers.get(timeout=120) == "done"
+        torch.cuda.synchronize()
+        assert int(x.min()) == int(x.max()) == value + 1, (int(x.min()), int(x.max()))
+
+
+def test_blocks_of_many_sizes():
+    with Other() as other:
+        for size in (1, 100, 700_000, 3 * MIB, 50 * MIB, 400 * MIB):
+            below = tensor(MIB + 512)
+            x = torch.full((size,), 10, dtype=torch.uint8, device="cuda")
+            other.roundtrip(x, 10)
+            other.roundtrip(x, 11)  # the same handle again
+            del x, below
+        view = torch.full((8 * MIB,), 3, dtype=torch.uint8, device="cuda")[3 * MIB + 7 : 5 * MIB]
+        other.roundtrip(view, 3)
+        check_heap()
+
+
+def test_memory_comes_back():
+    settle()
+    before = torch.cuda.memory_reserved()
+    with Other() as other:
+        x = torch.full((100 * MIB,), 1, dtype=torch.uint8, device="cuda")
+        other.roundtrip(x, 1)
+        del x
+    settle()
+    torch.cuda.ipc_collect()
+    settle()
+    assert torch.cuda.memory_reserved() <= before + 4 * MIB, (torch.cuda.memory_reserved(), before)
+
+
+def test_segments():
+    """Blocks of the caching strategy lie in driver allocations: torch's own kind of handle."""
+    assert shim.gapless_torch_configure(b"strategy:caching_allocator") == 0
+    try:
+        with Other() as other:
+            first = torch.full((3 * MIB,), 5, dtype=torch.uint8, device="cuda")
+            second = torch.full((3 * MIB,), 6, dtype=torch.uint8, device="cuda")
+            other.roundtrip(second, 6)
+            other.roundtrip(first, 5)
+    finally:
+        assert shim.gapless_torch_configure(b"") == 0
+
+
+if __name__ == "__main__":
+    run_group()
