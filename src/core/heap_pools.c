@@ -31,18 +31,33 @@ static struct heap_pool *find_or_add(gap_heap *heap, int device, gap_pool_id id)
 
 /* ---- use counts ---- */
 
+struct count_call {
+  const struct heap_pool *pool;
+  unsigned done; /* strategies that have counted */
+};
+
 static int retain_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
-  const struct heap_pool *pool = arg;
-  return policy->pool_retain(state, pool->id, atomic_load(&pool->flags));
+  struct count_call *call = arg;
+  int rc = policy->pool_retain(state, call->pool->id, atomic_load(&call->pool->flags));
+  call->done += rc == 0;
+  return rc;
+}
+
+static int undo_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
+  struct count_call *call = arg;
+  return call->done && call->done-- ? policy->pool_release(state, call->pool->id) : 0;
 }
 
 static int release_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
   return policy->pool_release(state, ((const struct heap_pool *)arg)->id);
 }
 
+/* Every strategy counts the use, or none. */
 static int count_up(gap_heap *heap, struct heap_pool *pool) {
-  int rc = gap__heap_each(heap, pool->device, retain_one, pool);
-  if (!rc) atomic_fetch_add(&pool->uses, 1);
+  struct count_call call = {.pool = pool};
+  int rc = gap__heap_each(heap, pool->device, retain_one, &call);
+  if (rc) gap__heap_each(heap, pool->device, undo_one, &call);
+  else atomic_fetch_add(&pool->uses, 1);
   return rc;
 }
 
