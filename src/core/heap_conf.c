@@ -121,6 +121,8 @@ int gap__heap_configure(gap_heap *heap, const struct gap__conf *conf) {
   gap__lock(&heap->lock);
   const struct gap__conf *record = record_of(heap, conf);
   int rc = record ? 0 : GAP_ENOMETA;
+  for (int i = 0; i < heap->device_count && !rc; i++) /* what can fail comes first: all or nothing */
+    if (heap_is_open(&heap->devices[i].base)) rc = gap__heap_ready_strategy(heap, i, record);
   for (int i = 0; i < heap->device_count && !rc; i++) rc = configure_device(heap, i, record);
   gap__unlock(&heap->lock);
   return rc;

@@ -64,22 +64,35 @@ int gap__heap_strategy(gap_heap *heap, int device, enum gap__strategy strategy, 
   return rc;
 }
 
+static enum gap__strategy asked_for(const struct gap__conf *conf) {
+  return conf->no_caching ? GAP__STRATEGY_CACHING : conf->strategy;
+}
+
 /* Where pages cannot be mapped, whole driver allocations serve. */
+static int strategy_for(gap_heap *heap, int device, const struct gap__conf *conf, enum gap__strategy *out) {
+  struct gap__policy_state *state;
+  *out = asked_for(conf);
+  int rc = gap__heap_strategy(heap, device, *out, &state);
+  if (rc != GAP_ENOTSUP || *out == GAP__STRATEGY_CACHING || heap->devices[device].base.dev->caps.vmm) return rc;
+  *out = GAP__STRATEGY_CACHING;
+  return gap__heap_strategy(heap, device, *out, &state);
+}
+
+int gap__heap_ready_strategy(gap_heap *heap, int device, const struct gap__conf *conf) {
+  enum gap__strategy strategy;
+  return strategy_for(heap, device, conf, &strategy);
+}
+
 int gap__heap_choose_strategy(gap_heap *heap, int device) {
   struct gap__device *dev = &heap->devices[device].base;
-  const struct gap__conf *conf = gap__device_conf(dev);
-  enum gap__strategy strategy = conf->no_caching ? GAP__STRATEGY_CACHING : conf->strategy;
-  struct gap__policy_state *state;
-  int rc = gap__heap_strategy(heap, device, strategy, &state);
-  if (rc == GAP_ENOTSUP && strategy != GAP__STRATEGY_CACHING && !dev->dev->caps.vmm) {
-    if (heap_current(dev) != &gap__policy_caching)
-      gap__log(GAP__LOG_WARNING, "device %d maps no pages: caching_allocator serves it instead of %s", device,
-               gap__heap_policy(strategy)->name);
-    strategy = GAP__STRATEGY_CACHING;
-    rc = gap__heap_strategy(heap, device, strategy, &state);
-  }
-  if (!rc) atomic_store(&dev->current, gap__heap_policy(strategy));
-  return rc;
+  enum gap__strategy asked = asked_for(gap__device_conf(dev)), strategy;
+  int rc = strategy_for(heap, device, gap__device_conf(dev), &strategy);
+  if (rc) return rc;
+  if (strategy != asked && heap_current(dev) != &gap__policy_caching)
+    gap__log(GAP__LOG_WARNING, "device %d maps no pages: caching_allocator serves it instead of %s", device,
+             gap__heap_policy(asked)->name);
+  atomic_store(&dev->current, gap__heap_policy(strategy));
+  return 0;
 }
 
 /* ---- opening ---- */

@@ -83,6 +83,8 @@ void gap__heap_prepare_device(gap_heap *, int device, const struct gap__heap_par
 int gap__heap_open_device(gap_heap *, int device);
 /* The state of a strategy, made when it is first wanted. */
 int gap__heap_strategy(gap_heap *, int device, enum gap__strategy, struct gap__policy_state **out);
+/* Makes the strategy that these values choose, if need be; after it, choosing it cannot fail. */
+int gap__heap_ready_strategy(gap_heap *, int device, const struct gap__conf *);
 int gap__heap_choose_strategy(gap_heap *, int device);
 
 /* heap_pools.c */

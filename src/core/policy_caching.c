@@ -27,11 +27,16 @@ static void release_records(struct caching *c) {
   gap__meta_unmap(c, sizeof *c);
 }
 
+static void take_conf(struct caching *c) {
+  c->conf = *gap__device_conf(c->dev);
+  c->stats.max_split_size = c->conf.max_split_size == GAP__CONF_UNLIMITED ? -1 : (int64_t)c->conf.max_split_size;
+}
+
 static int create(struct gap__device *dev, struct gap__policy_state **out) {
   struct caching *c = gap__meta_map(sizeof *c);
   if (!c) return GAP_ENOMETA;
   c->dev = dev;
-  c->conf = *gap__device_conf(dev);
+  take_conf(c);
   uint32_t pool = 0;
   int rc = make_slabs(c);
   if (!rc) rc = gap__caching_pool_make(c, (gap_pool_id){0, 0}, &pool);
@@ -40,7 +45,6 @@ static int create(struct gap__device *dev, struct gap__policy_state **out) {
     return rc;
   }
   caching_pool_at(c, pool)->use_count = 1;
-  c->stats.max_split_size = c->conf.max_split_size == GAP__CONF_UNLIMITED ? -1 : (int64_t)c->conf.max_split_size;
   *out = (struct gap__policy_state *)c;
   return 0;
 }
@@ -181,7 +185,7 @@ static int trim(struct gap__policy_state *state, gap_pool_id pool, uint64_t *byt
 static int configure(struct gap__policy_state *state) {
   struct caching *c = of(state);
   gap__lock(&c->lock);
-  c->conf = *gap__device_conf(c->dev);
+  take_conf(c);
   gap__unlock(&c->lock);
   return 0;
 }
