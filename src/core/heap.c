@@ -125,12 +125,18 @@ static int set_up(gap_heap *heap, const struct gap__heap_params *params) {
   return rc;
 }
 
+/* What came with the parameters is the heap's, also when there is none. */
+static void drop_params(const struct gap__heap_params *params) {
+  for (int i = 0; params->devs && i < params->dev_count; i++) gap__dev_destroy(params->devs[i]);
+  if (params->client_free) params->client_free(params->client);
+}
+
 int gap__heap_create(const struct gap__heap_params *params, gap_heap **out) {
   if (params->dev_count < 1) return GAP_EINVAL;
   gap_heap *heap = calloc(1, sizeof *heap);
   if (heap) heap->devices = calloc((size_t)params->dev_count, sizeof *heap->devices);
   if (!heap || !heap->devices) {
-    if (params->client_free) params->client_free(params->client);
+    drop_params(params);
     free(heap);
     return GAP_ENOMETA;
   }

@@ -64,8 +64,8 @@ typedef bool gap__oom_callback(void *arg, int device, gap_stream stream, uint64_
 typedef int gap__open_fn(void *client, int ordinal, struct gap__dev **out);
 
 struct gap__heap_params {
-  struct gap__dev *
-      *devs; /* one a device, the heap owns them from here on; NULL: `open` opens them when they are wanted */
+  /* One a device, the heap's from here on, also when it cannot be made; NULL: `open` opens them when they are wanted. */
+  struct gap__dev **devs;
   int dev_count;
   const struct gap__conf *conf; /* copied; NULL: defaults */
   enum gap__maker maker;        /* who drives the page maker */
