@@ -29,7 +29,7 @@ struct gap__cuda_info {
   uint64_t granularity_bytes; /* 0: not known */
   bool vmm, exportable, rdma, host_chunks, wait_values, stream_ids;
   char missing[512];  /* entry points the driver lacks, with blanks between; "" none */
-  char fallback[256]; /* why something that was wanted was given up; "" when nothing was */
+  char fallback[512]; /* why something that was wanted was given up; "" when nothing was */
 };
 
 /* `ordinal` is CUDA's (CUDA_VISIBLE_DEVICES applies).  NULL `params`: defaults.
