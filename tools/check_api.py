@@ -2,7 +2,7 @@
 """Checks what other people's programs see: tools/check_api.py ROOT [LIBRARY]
 
 Every public header compiles alone as C99 and as C++11 without a warning; the error codes of the header are those of
-errors.def; a built library exports names that begin with gap_ and nothing else, and needs no library beyond the C library.
+errors.def; a built library exports what its headers declare and nothing else, and needs no library beyond the C library.
 """
 import glob
 import os
@@ -51,13 +51,26 @@ def exported(library):
             yield name.split("@")[0]
 
 
-def check_library(library):
-    names = list(exported(library))
+def declared(root):
+    """The functions of the library's headers: all but tools.h, which is the command's."""
+    for header in sorted(glob.glob(os.path.join(root, "include/gapless/*.h"))):
+        if os.path.basename(header) == "tools.h":
+            continue
+        text = re.sub(r"/\*.*?\*/", "", read(root, header), flags=re.S)
+        yield from re.findall(r"^GAP_API\b[^;(]*?(\w+)\s*\(", text, re.M)
+
+
+def check_library(root, library):
+    names, promised = set(exported(library)), set(declared(root))
     if not names:
         yield f"{library}: exports nothing"
-    for name in names:
+    for name in sorted(names - promised):
+        yield f"{library}: exports {name}, which no header declares"
+    for name in sorted(promised - names):
+        yield f"{library}: does not export {name}, which a header declares"
+    for name in sorted(promised):
         if not re.match(r"gap_[a-z]", name):
-            yield f"{library}: exports {name}, which does not begin with gap_"
+            yield f"{name} does not begin with gap_"
     for name in re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", library).stdout):
         if not NEEDED.match(name):
             yield f"{library}: needs {name}"
@@ -70,7 +83,7 @@ def main(arguments):
     root = arguments[0]
     faults = [*check_headers(root), *check_errors(root)]
     for library in arguments[1:]:
-        faults += check_library(library)
+        faults += check_library(root, library)
     print("\n".join(faults) or "api: headers, error codes and exported names are as promised")
     return 1 if faults else 0
 

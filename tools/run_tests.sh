@@ -11,14 +11,13 @@ labels() {
   case $1 in
     release) echo '^(cli|golden|lint)$' ;;
     tsan) echo '^threads$' ;;
-    coverage) echo '^(unit|conform|stress|fuzz|cli|golden)$' ;;
-    *) echo '^(unit|conform|stress|fuzz)$' ;;
+    coverage) echo '^(unit|conform|stress|fuzz|cli|golden|example)$' ;;
+    *) echo '^(unit|conform|stress|fuzz|example)$' ;;
   esac
 }
 targets() { # only what is run is built; the build with assertions also shows that everything builds without a warning
   case $1 in
     release) echo products ;;
-    asan) echo tests/all ;;
     tsan) echo threaded ;;
     *) echo all ;;
   esac

@@ -8,7 +8,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HEADER = "/* h */\nenum {\n  GAP_OK = 0,\n  GAP_EINVAL = -1\n};\n"
+HEADER = "/* h */\n#define GAP_API\nenum {\n  GAP_OK = 0,\n  GAP_EINVAL = -1\n};\n"
+HEADER += "/* GAP_API void gap_not(void); */\nGAP_API const char *gap_a(int a,\n                          int b);\n"
 
 
 class Tree(unittest.TestCase):
@@ -151,9 +152,15 @@ class Api(Tree):
         self.refused("GAP_EINVAL", self.tool)
 
     def test_exports(self):
-        self.accepted(self.tool, self.library("int gap_a(void) { return 1; }\n"))
-        self.refused("exports gap__b", self.tool, self.library("int gap__b(void) { return 1; }\n"))
+        code = "int gap_a(void) { return 1; }\n"
+        self.accepted(self.tool, self.library(code))
+        self.refused("exports gap__b", self.tool, self.library(code + "int gap__b(void) { return 1; }\n"))
+        self.refused("does not export gap_a", self.tool, self.library("int gap_b(void) { return 1; }\n"))
         self.refused("exports nothing", self.tool, self.library("static int a; int *f(void); typedef int b;\n"))
+
+    def test_command_header(self):
+        self.put("include/gapless/tools.h", "/* t */\nvoid gap_tool(void);\n")
+        self.accepted(self.tool, self.library("int gap_a(void) { return 1; }\n"))
 
     def test_needs(self):
         code = "int gap_a(void) { return 1; }\n"
