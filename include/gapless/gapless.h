@@ -18,7 +18,10 @@
  *    queued before the free has ended.  Use of a block on another stream must be recorded (gap_record_stream).
  *  - Streams are the driver's handles as integers: 0 and 1 are the legacy default stream, 2 is the calling thread's own default
  *    stream (--default-stream per-thread).  They may be capturing a graph.
- *  - In a child after fork() the heap is not usable: allocation gives GAP_EFORKED, frees do nothing, destroy is allowed.
+ *  - In a child after fork() the parent's heaps are not usable: frees and gap_record_stream do nothing and return 0, destroy is
+ *    allowed, all else gives GAP_EFORKED.  (A child may make heaps of its own; CUDA itself does not work in the child of a
+ *    process that has used it.)
+ *  - `device` is 0 .. gap_device_count() - 1; any other gives GAP_EINVAL.  {0, 0} where a private pool is asked for does too.
  *
  * A struct that begins with `size` has its own size there, so that members which a newer header adds are
  * known to be absent.  Since 0.1 unless noted. */
@@ -80,7 +83,8 @@ GAP_API const char *gap_strerror(int code);
 GAP_API const char *gap_version(void);
 
 /* One line of text for a person.  `level` 0 error, 1 warning, 2 information, 3 debug.  Called from the thread that met the
- * event, possibly inside an allocation.  NULL (the default) drops the lines. */
+ * event, possibly inside an allocation: it must not call a heap.  NULL (the default) drops the lines.  One for the process; so is
+ * the least important level that passes, which the configuration key `log` sets (warning). */
 typedef void (*gap_log_fn)(void *arg, int level, const char *line);
 GAP_API void gap_set_log(gap_log_fn fn, void *arg);
 
@@ -98,28 +102,32 @@ enum {
 };
 
 typedef struct gap_heap_options {
-  size_t size;           /* sizeof(gap_heap_options) */
+  size_t size; /* sizeof(gap_heap_options) */
   gap_backend backend;
   unsigned flags;        /* GAP_HEAP_..., or 0 */
   int device_count;      /* host, sim: how many devices, 1 to 64 (0: 1); cuda: 0, all that the driver shows */
   uint64_t device_bytes; /* host, sim: memory of each device (0: 1 GiB, 80 GiB); cuda: 0 */
   const char *conf;      /* configuration applied over the environment's, or NULL: see gap_configure */
 } gap_heap_options;
-#define GAP_HEAP_OPTIONS_INIT { sizeof(gap_heap_options), GAP_BACKEND_CUDA, 0, 0, 0, NULL }
+#define GAP_HEAP_OPTIONS_INIT \
+  { sizeof(gap_heap_options), GAP_BACKEND_CUDA, 0, 0, 0, NULL }
 
-/* Makes a heap over every device of a backend.  A device is opened (context, page maker) when it is first allocated from.
- * GAP_EINVAL: an option out of range; GAP_ENOTSUP: no driver, or one that lacks what is needed (the log names it);
- * GAP_EDEVICE: the driver shows no device or refuses; GAP_EKEY, GAP_EVALUE: `conf` (the log quotes it; a wrong variable in
- * the environment is logged and leaves the heap with its other settings); GAP_ENOMETA. */
+/* Makes a heap over every device of a backend.  A device is opened (context, page maker) when it is first allocated from, or its
+ * memory is opened to a peer; what fails then fails that call.  Until then its figures are 0.
+ * GAP_EINVAL: an option out of range; GAP_ENOTSUP: no driver, or one that lacks what is needed (the log names it), or `conf`
+ * asks for a strategy that this version lacks; GAP_EDEVICE: the driver shows no device or refuses; GAP_EKEY, GAP_EVALUE: `conf`
+ * (the log quotes it; a wrong variable in the environment is logged and leaves the heap with its other settings); GAP_ENOMETA. */
 GAP_API int gap_heap_create(const gap_heap_options *options, gap_heap **out);
 /* Gives everything back to the driver.  Blocks that are still live become invalid, so their work must have ended.  NULL is
  * fine.  No other call may be under way. */
 GAP_API void gap_heap_destroy(gap_heap *heap);
 
 /* The process's own heap, made at the first call with GAP_HEAP_OPTIONS_INIT; errors as gap_heap_create, and a later call tries
- * again.  It is never destroyed by itself: at exit the driver takes its memory back, and late frees stay harmless. */
+ * again.  It is never destroyed by itself: at exit the driver takes its memory back, and late frees stay harmless.  The library
+ * stays loaded to the end of the process, whatever dlclose is told. */
 GAP_API int gap_heap_default(gap_heap **out);
-/* Destroys the default heap, if there is one; the next gap_heap_default makes a new one. */
+/* Destroys the default heap, if there is one; the next gap_heap_default makes a new one.  As for gap_heap_destroy, no other call
+ * may be under way. */
 GAP_API void gap_shutdown(void);
 
 /* Devices are 0 .. count - 1, in the order of the driver (CUDA_VISIBLE_DEVICES applies). */
@@ -129,11 +137,13 @@ GAP_API int gap_device_count(gap_heap *heap);
 
 /* Allocates `bytes` on `device` in order of `stream`.  0 bytes give address 0, which may be freed.
  * GAP_ENOMEM: out of memory after every rung of the reclaim ladder and the out-of-memory callback; gap_explain says why.
- * GAP_ETOOBIG: 2^60 bytes or more.  GAP_EINVAL: no such device.  GAP_ENOMETA, GAP_EDEVICE, GAP_EFORKED.
+ * GAP_ETOOBIG: 2^60 bytes or more.  GAP_EINVAL: no such device.  GAP_ENOTSUP, GAP_EDEVICE: the device cannot be opened, or the
+ * driver fails.  GAP_ENOMETA, GAP_EFORKED.
  * On failure *out is 0 and nothing has changed.  Makes no driver call when idle memory of the stream fits. */
 GAP_API int gap_alloc(gap_heap *heap, int device, gap_stream stream, uint64_t bytes, gap_addr *out);
 /* The same from a private pool ({0, 0}: the default pool).  GAP_ESTATE: the pool is not in use. */
-GAP_API int gap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
+GAP_API int gap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes,
+                         gap_addr *out);
 /* Frees a block in stream order; never waits.  Address 0 is fine.  GAP_ENOTMINE: the address is not of this heap;
  * GAP_EFREED: it is, but no live block begins there. */
 GAP_API int gap_free(gap_heap *heap, gap_addr addr);
@@ -151,23 +161,26 @@ GAP_API int gap_retire_stream(gap_heap *heap, int device, gap_stream stream);
 
 /* On the device that is current in the calling thread (device 0 where none is).  *out is NULL on failure. */
 GAP_API int gap_malloc(void **out, size_t bytes, gap_stream stream);
-/* gap_free_on of the default heap; NULL is fine. */
+/* gap_free_on of the default heap; NULL is fine.  GAP_ENOTMINE: there is no default heap (any more), or as gap_free. */
 GAP_API int gap_mfree(void *memory, gap_stream stream);
 
 /* ---- Pools ---- */
 
+/* Contiguous: for registration with a network card or with NCCL, for cudaIpcGetMemHandle.  Idle memory serves this pool only, and more
+ * of it lies idle. */
 enum {
   GAP_POOL_PRIVATE = 0,   /* idle pages serve this pool only, until it is released */
   GAP_POOL_SHARED = 1,    /* blocks lie apart from other pools', idle pages serve everybody */
-  GAP_POOL_CONTIGUOUS = 2 /* every block lies inside one driver allocation (cuMemAlloc): for registration with a network card or
-                           * with NCCL, for cudaIpcGetMemHandle; more of it lies idle */
+  GAP_POOL_CONTIGUOUS = 2 /* every block lies inside one driver allocation (cuMemAlloc) */
 };
 
 /* Makes a pool on `device`; its use count is 1.  `tag` names it in summaries (NULL: none; 31 bytes are kept).  For the memory of a
- * CUDA graph take GAP_POOL_PRIVATE: addresses and pages stay until the pool is released.
- * GAP_EINVAL: flags that exclude each other; GAP_ENOMETA. */
+ * CUDA graph take GAP_POOL_PRIVATE: addresses and pages stay until the pool is released.  Both members of the id are above 0, so
+ * it is none of PyTorch's, which have a 0.
+ * GAP_EINVAL: flags that are unknown or exclude each other (these three do); GAP_ENOMETA. */
 GAP_API int gap_pool_create(gap_heap *heap, int device, unsigned flags, const char *tag, gap_pool_id *out);
-/* The same under an id of the caller's (PyTorch hands out its own); GAP_ESTATE when it exists with other flags. */
+/* The same under an id of the caller's (PyTorch hands out its own).  A pool in use is counted once more, as by gap_pool_retain;
+ * GAP_ESTATE: it has other flags. */
 GAP_API int gap_pool_adopt(gap_heap *heap, int device, unsigned flags, const char *tag, gap_pool_id id);
 /* The use count, as with graphs that share a pool.  At 0 the pool is released: its idle memory becomes anybody's, its live blocks stay
  * valid until they are freed.  GAP_ESTATE: not in use. */
@@ -176,83 +189,92 @@ GAP_API int gap_pool_release(gap_heap *heap, int device, gap_pool_id id);
 
 /* ---- Limits ---- */
 
-/* The cap on held bytes of a device, 0: none.  A cap below what is held gives idle memory back at the next need; below what is
- * live, nothing new is served until enough was freed. */
+/* The cap on held bytes of a device, 0: none.  It holds until the configuration asks for another one.  A cap below what is held gives
+ * idle memory back at once; while live blocks keep more than the cap, nothing is taken from the driver, and memory that
+ * becomes idle goes on serving requests that fit into it, until gap_trim. */
 GAP_API int gap_set_cap(gap_heap *heap, int device, uint64_t bytes);
-/* The same as a share of the card's memory, 0 to 1. */
+/* The same as a share of the card's memory, 0 (nothing) to 1. */
 GAP_API int gap_set_fraction(gap_heap *heap, int device, double fraction);
-/* Driver-free memory that is left to other programs on the card. */
+/* Driver-free memory that is left to other programs on the card; idle memory is given back at once where it is less.  Unless set,
+ * by this call or the configuration: where there is no cap 512 MiB, at most a sixteenth of the card, else 0. */
 GAP_API int gap_set_reserve(gap_heap *heap, int device, uint64_t bytes);
-/* Gives idle memory back to the driver, as empty_cache does; of one private pool, or ({0, 0}) of the default pool and of released
- * ones.  Waits only for work that still uses it.  `returned`, bytes given back, may be NULL. */
+/* Gives idle memory back to the driver, as empty_cache does; of one pool, or ({0, 0}) of the default pool, of shared and of released
+ * ones.  A private pool in use keeps its own.  Waits only for work that still uses it.  `returned`, bytes given back, may be
+ * NULL. */
 GAP_API int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *returned);
-/* Lets kernels of `peer` reach the memory of `device`, present and future.  GAP_ENOTSUP: the hardware cannot. */
+/* Lets kernels of `peer` reach the memory of `device`, present and future; opens `device`.  GAP_ENOTSUP: the hardware cannot, or the
+ * backend knows no peers; GAP_EINVAL: it is the same device. */
 GAP_API int gap_enable_peer(gap_heap *heap, int device, int peer);
 
 /* ---- Configuration ---- */
 
-/* Applies a configuration string at run time, in the grammar of PYTORCH_CUDA_ALLOC_CONF (docs/configuration.md): it replaces what an
- * earlier call said; "" goes back to the environment's.  All or nothing: GAP_EVALUE or, with strict:True, GAP_EKEY, with the reason in
- * the log.  NULL reads the environment's variables again, and leaves what was configured here above them; what is wrong in one is
- * logged, and the rest holds. */
+/* Applies a configuration string at run time, in the grammar of PYTORCH_CUDA_ALLOC_CONF (docs/configuration.md): it replaces what
+ * `options.conf` or an earlier call said; "" goes back to the environment's.  All or nothing: GAP_EVALUE or, with strict:True,
+ * GAP_EKEY, with the reason in the log; GAP_ENOTSUP: a strategy that this version lacks.  Keys that count from the start only
+ * keep their value, with a warning.  Live blocks stay where they are when the strategy changes.  NULL reads the environment's
+ * variables again, and leaves what was configured here above them; what is wrong in one is logged, and the rest holds. */
 GAP_API int gap_configure(gap_heap *heap, const char *conf);
-/* The value in force of a key as text, cut to `bytes`.  GAP_EKEY: no such key. */
+/* The value in force of a key as text ("unlimited", "20 MiB"), cut to `bytes`.  GAP_EKEY: no such key. */
 GAP_API int gap_conf_value(gap_heap *heap, const char *key, char *text, size_t bytes);
 
 /* ---- Callbacks: one of each a heap; NULL takes it away ---- */
 
 /* A request of `bytes` found no memory on any rung.  Return 1 when something was freed: the ladder is tried once more; 0: fail.
- * Called in the requesting thread, without locks: it may free and trim. */
+ * Called in the requesting thread, without locks: it may call anything but gap_heap_destroy. */
 typedef int (*gap_oom_fn)(void *arg, int device, gap_stream stream, uint64_t bytes);
 GAP_API int gap_set_oom(gap_heap *heap, gap_oom_fn fn, void *arg);
 
-typedef enum gap_event_kind { /* the names of PyTorch's memory history */
+/* The names of PyTorch's memory history.  A mapping comes where memory, new or moved from other addresses, stands behind a range from
+ * then on; bytes allocated and mapped less bytes freed and unmapped are the bytes held. */
+typedef enum gap_event_kind {
   GAP_EVENT_ALLOC,          /* a block was handed out */
   GAP_EVENT_FREE_REQUESTED, /* the caller freed it */
   GAP_EVENT_FREE_COMPLETED, /* it is idle: at once, or when recorded streams have ended their use */
   GAP_EVENT_SEGMENT_ALLOC,  /* one driver allocation */
   GAP_EVENT_SEGMENT_FREE,
-  GAP_EVENT_SEGMENT_MAP,    /* memory was mapped at addresses */
+  GAP_EVENT_SEGMENT_MAP,
   GAP_EVENT_SEGMENT_UNMAP,
-  GAP_EVENT_OOM             /* a request failed; addr is the driver's free bytes */
+  GAP_EVENT_OOM /* a request failed; addr is the driver's free bytes */
 } gap_event_kind;
 
 typedef struct gap_event {
   gap_event_kind kind;
   int device;
   gap_addr addr;
-  uint64_t bytes; /* of the block after rounding, or of the mapping; OOM: asked for */
-  uint64_t requested;
+  uint64_t bytes;     /* of the block after rounding, or of the mapping; OOM: asked for */
+  uint64_t requested; /* before rounding; of a mapping, its bytes */
   gap_stream stream;
   gap_pool_id pool;
 } gap_event;
 
 /* Called from the thread that caused the event, inside the call and under the heap's locks: it must be quick, and must not call the
- * heap.  Events of one block come in order. */
+ * heap.  One event after the other, never two at once.  Events of one block come in order, and in the order of other uses of its
+ * addresses: who counts along never sees an address handed out twice, or without memory.  Destroying a heap tells nothing. */
 typedef void (*gap_event_fn)(void *arg, const gap_event *event);
+/* When this has returned the former function is not called any more. */
 GAP_API int gap_set_events(gap_heap *heap, gap_event_fn fn, void *arg);
 
 /* ---- Looking ---- */
 
 typedef struct gap_usage {
-  size_t size;                     /* sizeof(gap_usage) */
-  uint64_t live_bytes;             /* blocks handed out, after rounding */
-  uint64_t requested_bytes;        /* the same before rounding */
-  uint64_t pending_bytes;          /* freed, still used by other streams */
-  uint64_t held_bytes;             /* taken from the driver: the cap limits this */
-  uint64_t idle_returnable_bytes;  /* could be given back, or serve any request */
-  uint64_t idle_stuck_bytes;       /* on pages that live blocks use in part, or that a pool keeps */
-  uint64_t peak_live_bytes;        /* P */
+  size_t size;                    /* sizeof(gap_usage) */
+  uint64_t live_bytes;            /* blocks handed out, after rounding */
+  uint64_t requested_bytes;       /* of live and pending blocks, before rounding */
+  uint64_t pending_bytes;         /* freed, still used by other streams */
+  uint64_t held_bytes;            /* taken from the driver: the cap limits this */
+  uint64_t idle_returnable_bytes; /* could be given back, or serve any request */
+  uint64_t idle_stuck_bytes;      /* on pages that live blocks use in part, or that a pool keeps */
+  uint64_t peak_live_bytes;       /* P */
   uint64_t peak_held_bytes;
-  uint64_t cap_bytes;              /* 0: none */
-  uint64_t largest_servable_bytes; /* the largest request that could be served now without waiting */
+  uint64_t cap_bytes;                         /* 0: none */
+  uint64_t largest_servable_bytes;            /* the largest request that could be served now without waiting */
   uint64_t card_free_bytes, card_total_bytes; /* as the driver says, all programs together */
 } gap_usage;
 
 /* GAP_EINVAL: no such device, or `out->size` unknown. */
 GAP_API int gap_get_usage(gap_heap *heap, int device, gap_usage *out);
 
-/* Every figure by name: those of torch.cuda.memory_stats ("allocated_bytes.all.current", ...) and ours ("pages_stolen",
+/* Every figure by name, without locks: those of torch.cuda.memory_stats ("allocated_bytes.all.current", ...) and ours ("pages_stolen",
  * "rung.steal.count", "driver.map.calls", ...; docs/statistics.md).  Ends early when `fn` returns other than 0, and returns that. */
 typedef int (*gap_stat_fn)(void *arg, const char *name, int64_t value);
 GAP_API int gap_stats(gap_heap *heap, int device, gap_stat_fn fn, void *arg);
@@ -274,18 +296,21 @@ typedef struct gap_block {
   gap_stream stream;
   gap_pool_id pool;
   gap_block_state state;
-  int is_large;              /* of PyTorch's large pool: more than 1 MiB */
-  gap_addr segment;          /* the driver allocation, or the contiguous mapped range, that it lies in */
+  int is_large;     /* of PyTorch's large pool: more than 1 MiB */
+  gap_addr segment; /* the driver allocation, or the contiguous mapped range, that it lies in */
   uint64_t segment_bytes;
 } gap_block;
 
-/* All blocks in order of address within a segment.  `fn` runs under the heap's locks; other than 0 ends the walk and is returned. */
+/* All blocks in order of address within a segment.  `fn` runs under the heap's locks and must not call the heap; other than 0 ends
+ * the walk and is returned. */
 typedef int (*gap_block_fn)(void *arg, const gap_block *block);
 GAP_API int gap_walk(gap_heap *heap, int device, gap_block_fn fn, void *arg);
-/* The live or pending block that `addr` lies in.  GAP_ENOTMINE: not of this heap; GAP_EFREED: no such block there. */
+/* The live or pending block that `addr` lies in, anywhere; `device` may be NULL.  GAP_ENOTMINE: not of this heap; GAP_EFREED: no such
+ * block there. */
 GAP_API int gap_find_block(gap_heap *heap, gap_addr addr, gap_block *out, int *device);
 
-/* Texts.  At most `bytes` with the closing 0 are written; `needed` (may be NULL) is the length of the whole text without it. */
+/* Texts.  At most `bytes` with the closing 0 are written (0: nothing, `text` may be NULL); `needed` (may be NULL) is the length of the
+ * whole text without it. */
 /* A page for a person: live, held and idle memory, by stream and pool, the ladder, driver calls. */
 GAP_API int gap_summary(gap_heap *heap, int device, char *text, size_t bytes, size_t *needed);
 /* Why the last failed request of the device failed, in plain words with numbers; "" when none did. */
