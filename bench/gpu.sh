@@ -77,6 +77,20 @@ build_command() {
   tool_sources | compile && link_program gapless $(tool_sources | objects) -ljansson -lzstd -llzma -lz
 }
 
+# The benchmarks use the toolkit's cuda.h and cuBLAS.
+build_bench() {
+  has_header cublas_v2.h || { echo "bench skipped: no cuBLAS headers"; return 77; }
+  local blas program
+  blas=$(dirname "$(find "$cuda/" /usr/lib /opt -name 'libcublas.so*' -not -path '*stubs*' 2>/dev/null | head -n 1)")
+  ls "$blas"/libcublas.so >/dev/null 2>&1 || ln -sf "$(ls "$blas"/libcublas.so.* | head -n 1)" "$build/libcublas.so"
+  local flags=("${flags[@]}" "-DGAP_COMMIT=\"$(git rev-parse --short HEAD 2>/dev/null || echo unknown)\"")
+  printf 'bench/gpu/%s.c\n' gpu alloc beside | compile || return 1
+  for program in alloc beside; do
+    "$cc" $(printf 'bench/gpu/%s.c\n' gpu "$program" | objects) "$build/libgapless.a" -o "$build/bench-$program" \
+      "-L$build" "-L$blas" "-Wl,-rpath,$blas" "-L$cuda/lib64/stubs" "-L$cuda/lib64" -lcublas -lcuda "${libs[@]}" || return 1
+  done
+}
+
 build_conform() {
   has_header cmocka.h || { echo "conformance skipped: no cmocka"; return 77; }
   local fake=$PWD/$build/libfakecuda.so
@@ -95,6 +109,7 @@ part_build() {
   check driver test_program driver tests/gpu/driver.c tests/gpu/kernels.c
   check data test_program data tests/gpu/data.c tests/gpu/kernels.c
   check command build_command
+  check bench build_bench
   check conform build_conform
 }
 
@@ -108,6 +123,7 @@ part_carry() {
   cp "$from"/lib{jansson,zstd,lzma,z}.a "$carry/lib/"
   check cmocka cp -L "$from/libcmocka.so.0" "$carry/lib/libcmocka.so.0"
   ln -sf libcmocka.so.0 "$carry/lib/libcmocka.so"
+  [ -z "${TRACES:-}" ] || { mkdir -p "$carry/traces" && cp "$TRACES"/*.xz "$carry/traces/"; } # whole histories: TRACES=FOLDER
 }
 
 # ---- Testing ----
@@ -144,6 +160,25 @@ part_sanitizer() {
     check "$tool" timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/data" --seconds 8 --cap 192M --largest 16M \
       --threads 2 --json
   done
+}
+
+# ---- Measuring ----
+
+# Pairs, churn and threads beside the driver's own pool; what a program feels of stealing.
+part_bench() {
+  mkdir -p "$out"
+  for program in alloc beside; do
+    check "$program" timeout 200 "$build/bench-$program" >"$out/$program.jsonl"
+    cat "$out/$program.jsonl"
+  done
+}
+
+# Recorded histories through the driver, beside the simulation; whole ones where .carry/traces has them.
+part_predict() {
+  local folder=tests/data
+  [ -d "$carry/traces" ] && folder=$carry/traces
+  mkdir -p "$out"
+  check predict timeout 460 python3 bench/predict.py "$folder" --gapless "$build/gapless" --least --out "$out/predict"
 }
 
 # ---- The parts asked for ----
