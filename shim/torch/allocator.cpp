@@ -31,6 +31,10 @@ inline void *Allocator::serve(c10::DeviceIndex device, size_t bytes, cudaStream_
   return pointer_to(addr);
 }
 
+bool Allocator::goes_to_native(c10::DeviceIndex device, cudaStream_t stream, unsigned detour) {
+  return (detour & kNative) || pools_.route(device, stream).server == Pools::Server::kNative;
+}
+
 // Somebody watches, or the request goes to a pool or to torch's own allocator.
 void *Allocator::serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, unsigned detour) {
   if (detour & kNative) return native_->raw_alloc_with_stream(bytes, stream);
@@ -77,10 +81,13 @@ void Allocator::report_usage(void *ptr, int64_t sign, c10::DeviceIndex device) {
 }
 
 c10::DataPtr Allocator::allocate(size_t bytes) {
-  if (C10_UNLIKELY(detour_.load(std::memory_order_relaxed) & kNative)) return native_->allocate(bytes);
   c10::DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  void *ptr = bytes ? serve(device, bytes, c10::cuda::getCurrentCUDAStream(device).stream()) : nullptr;
+  cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
+  unsigned detour = detour_.load(std::memory_order_relaxed);
+  if (C10_UNLIKELY(detour & (kNative | kRoutes)) && goes_to_native(device, stream, detour))
+    return native_->allocate(bytes);  // with its own deleter, by which record_stream knows its blocks
+  void *ptr = bytes ? serve(device, bytes, stream) : nullptr;
   return {ptr, ptr, &Allocator::delete_block, c10::Device(c10::DeviceType::CUDA, device)};
 }
 

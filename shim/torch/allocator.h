@@ -133,6 +133,7 @@ class Allocator final : public CUDAAllocator {
   enum Detour : unsigned { kNative = 1, kRoutes = 2, kWatched = 4, kShared = 8 };
 
   void *serve(c10::DeviceIndex device, size_t bytes, cudaStream_t stream);
+  bool goes_to_native(c10::DeviceIndex device, cudaStream_t stream, unsigned detour);
   void *serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, unsigned detour);
   void *rescue(int rc, c10::DeviceIndex device, size_t bytes, cudaStream_t stream, gap_pool_id pool);
   void release(void *ptr);

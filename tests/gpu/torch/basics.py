@@ -88,8 +88,8 @@ def test_out_of_memory():
             tensor(100 * MIB)
         except torch.OutOfMemoryError as error:
             message = str(error)
-        pattern = (r"CUDA out of memory\. Tried to allocate 100\.00 MiB\. GPU 0 has a total capacity of [\d.]+ GiB of which "
-                   r"[\d.]+ GiB is free\. .*allowed; Of the allocated memory [\d.]+ MiB is allocated by PyTorch, and "
+        pattern = (r"CUDA out of memory\. Tried to allocate 100\.00 MiB\. GPU 0 has a total capacity of [\d.]+ [GM]iB of which "
+                   r"[\d.]+ [GM]iB is free\. .*allowed; Of the allocated memory [\d.]+ MiB is allocated by PyTorch, and "
                    r"[\d.]+ (MiB|KiB|bytes) is reserved by PyTorch but unallocated\.\ngapless: .+")
         assert re.search(pattern, message, re.S), message
         print(message)

@@ -36,17 +36,17 @@ def library(folder):
 
 
 def cuda_include():
-    """A folder with cuda_runtime_api.h and what it includes."""
+    """Folders with cuda_runtime_api.h and what it includes; a plain installation of torch lacks crt/, which the package has."""
     import site
 
     candidates = [pathlib.Path("/usr/local/cuda/include")]
     for base in site.getsitepackages():
         candidates.append(pathlib.Path(base) / "nvidia" / "cu13" / "include")
         candidates.append(pathlib.Path(base) / "nvidia" / "cuda_runtime" / "include")
-    for candidate in candidates:
-        if (candidate / "cuda_runtime_api.h").exists() and (candidate / "crt" / "host_defines.h").exists():
-            return candidate
-    raise SystemExit("no cuda_runtime_api.h")
+    found = next((c for c in candidates if (c / "cuda_runtime_api.h").exists()), None)
+    if not found:
+        raise SystemExit("no cuda_runtime_api.h")
+    return [found] if (found / "crt" / "host_defines.h").exists() else [found, ROOT / "python" / "gapless" / "_crt"]
 
 
 def shim(folder):
@@ -56,7 +56,9 @@ def shim(folder):
     torch_root = pathlib.Path(torch.__file__).parent
     flags = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG",
              f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-I{ROOT}/include",
-             "-isystem", torch_root / "include", "-isystem", cuda_include()]
+             "-isystem", torch_root / "include"]
+    for include in cuda_include():
+        flags += ["-isystem", include]
     link = [f"-L{folder}", f"-L{torch_root}/lib", "-lc10", "-lc10_cuda",
             "-Wl,-z,nodelete", "-Wl,-z,now", f"-Wl,-rpath,{folder}:{torch_root}/lib"]
     here = pathlib.Path(__file__).parent

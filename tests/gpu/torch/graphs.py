@@ -143,5 +143,33 @@ def test_checkpoint():
     check_heap()
 
 
+def test_checkpoint_restores_addresses():
+    """What was live then and is not now is made again where it was."""
+    pool, device = torch.cuda.graph_pool_handle(), torch.cuda.current_device()
+
+    def inside(work):
+        torch._C._cuda_beginAllocateCurrentThreadToPool(device, pool)
+        out = work()
+        torch._C._cuda_endAllocateToPool(device, pool)
+        return out
+
+    first = inside(lambda: [tensor(n) for n in (700, 3 * MIB, 40_000, 5 * MIB)])
+    del first[1]
+    state = torch._C._cuda_getCheckpointState(device, pool)
+    places = {x.data_ptr() for x in first}
+    held = torch.cuda.memory_reserved()
+    first.clear()
+    second = inside(lambda: [tensor(n) for n in (4 * MIB, 100, 2 * MIB)])
+    assert {x.data_ptr() for x in second} != places
+    torch._C._cuda_setCheckpointPoolState(device, state, [x.untyped_storage()._cdata for x in second], [])
+    assert torch._C._cuda_checkPoolLiveAllocations(device, pool, places)
+    assert torch.cuda.memory_reserved() == held
+    check_heap()
+    del second
+    for place in places:
+        torch.cuda.caching_allocator_delete(place)
+    torch._C._cuda_releasePool(device, pool)
+
+
 if __name__ == "__main__":
     run_group()
