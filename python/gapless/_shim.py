@@ -18,7 +18,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from . import _cache, _library
 from ._errors import error
 from ._say import say
-from .heap import Heap, default_heap
+from .heap import Heap
 
 ABI = 1
 WAIT_SECONDS = 15.0
@@ -71,7 +71,7 @@ class Torch(NamedTuple):
 
 def sources() -> str:
     """The folder of the shim's sources: inside the package, or in the source tree."""
-    inside = os.path.join(_library.PACKAGE, "_shim")
+    inside = os.path.join(_library.PACKAGE, "_shim_sources")
     tree = os.path.normpath(os.path.join(_library.PACKAGE, "..", "..", "shim", "torch"))
     return inside if os.path.isdir(inside) else tree
 
@@ -279,6 +279,7 @@ class Shim:
         self.path = obtain(Torch.of(torch))
         self.description = f"shim ({self.path})"
         self._library = load(self.path)
+        self._heap: Optional[Heap] = None
         self._install(conf)
 
     def _install(self, conf: Optional[str]) -> None:
@@ -303,8 +304,11 @@ class Shim:
         return self._library.gapless_torch_state() == _SERVING
 
     def heap(self) -> Optional[Heap]:
-        """The heap behind it: the default heap, once CUDA has started."""
-        return default_heap() if self._library.gapless_torch_heap() else None
+        """The heap behind it, once CUDA has started."""
+        handle = self._library.gapless_torch_heap()
+        if handle and self._heap is None:
+            self._heap = Heap._borrow(c_void_p(handle))
+        return self._heap
 
     def configure(self, conf: str) -> None:
         """Applies a string: at once, or at the start."""

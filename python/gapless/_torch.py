@@ -222,10 +222,10 @@ def disable() -> bool:
 def configure(conf: str) -> None:
     """See gapless.configure()."""
     with state.lock:
+        if not is_serving():
+            check_conf(conf)  # a mistake is an exception where it is made, not a line when CUDA starts
         if state.door is not None:
             state.door.configure(conf)
-        else:
-            check_conf(conf)  # a mistake is an exception where it is made
         state.conf = conf
         if state.door is not None:
             _show_settings()

@@ -33,6 +33,23 @@ class Site:
         self.fake_torch = self.packages.parent / "fake"
         self.fake_torch.mkdir()
         shutil.copytree(ROOT / "tests" / "py" / "fake_torch", self.fake_torch / "torch")
+        self.libraries = folder / "libraries"
+        self._make_platform()
+
+    def _make_platform(self):
+        """What a machine with torch, a CUDA toolkit and a driver has, as far as building a shim looks at it."""
+        torch, cuda = self.fake_torch / "torch", self.packages.parent / "cuda"
+        for path in ("c10/core/Allocator.h", "c10/core/CachingDeviceAllocator.h", "c10/cuda/CUDACachingAllocator.h"):
+            (torch / "include" / path).parent.mkdir(parents=True, exist_ok=True)
+            (torch / "include" / path).write_text("#pragma once\n")
+        (cuda / "include" / "crt").mkdir(parents=True)
+        for name in ("cuda_runtime_api.h", "crt/host_defines.h"):
+            (cuda / "include" / name).write_text("#pragma once\n")
+        self.cuda = cuda
+        for path in (torch / "lib" / "libc10.so", torch / "lib" / "libc10_cuda.so", self.libraries / "libcuda.so.1"):
+            path.parent.mkdir(exist_ok=True)
+            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o", str(path),
+                            f"-Wl,-soname,{path.name}"], input=b"int nothing;", check=True)
 
     def environment(self, cache, **variables):
         """A clean environment with a cache of its own."""

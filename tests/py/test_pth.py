@@ -32,17 +32,26 @@ def test_switched_off_leaves_nothing(run):
 
 
 def test_takes_less_than_a_fifth_of_a_millisecond():
-    """The line as site.py runs it; the best of several, since other programs share the machine."""
+    """The line as site.py runs it, in processor time, since other programs share the machine."""
     import sys
     line, finders = PTH.read_text(), list(sys.meta_path)
-    best = 1.0
-    for _ in range(50):
-        begin = time.perf_counter()
+    times = []
+    for _ in range(100):
+        begin = time.thread_time_ns()
         exec(line, {})
-        best = min(best, time.perf_counter() - begin)
+        times.append((time.thread_time_ns() - begin) / 1000)
         sys.meta_path[:] = finders
-    print(f"{best * 1e6:.0f} us")
-    assert best < 0.2e-3
+    times.sort()
+    print(f"switched off: {times[0]:.0f} us at best, {times[50]:.0f} us in the middle")
+    assert times[0] < 200
+
+
+def test_switched_off_takes_less_still(monkeypatch):
+    import sys
+    line, finders = PTH.read_text(), list(sys.meta_path)
+    monkeypatch.setenv("GAPLESS", "0")
+    exec(line, {})
+    assert sys.meta_path == finders
 
 
 def test_cost_of_other_imports():

@@ -16,6 +16,7 @@ _getenv = ctypes.CDLL(None).getenv
 _getenv.restype = ctypes.c_char_p
 backend = "native"
 started = 0
+on_start = []  # what the library itself would do
 parsed = []  # strings that the parsers took, in order
 _constructed = False
 
@@ -63,4 +64,6 @@ def _cuda_getAllocatorBackend():
 def _cuda_init():
     global started
     _construct()
+    for step in on_start:
+        step()
     started += 1

@@ -1,0 +1,2 @@
+// A header of the shim: a change of it is a change of the shim.
+#define FAKE_ABI 1
