@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 
 .NOTPARALLEL: # each target builds with all processors, in folders that it shares with others
-.PHONY: all demo test test-asan test-tsan bench fuzz coverage format lint install clean help
+.PHONY: all demo test test-asan test-tsan test-python bench fuzz coverage format lint install clean help
 
 all: ## the command (build/gapless) and the library (build/libgapless.so), optimised
 	@tools/setup.sh build
@@ -26,6 +26,11 @@ test-asan: ## the tests under the address and undefined behaviour sanitizers onl
 test-tsan: ## the threaded tests under the thread sanitizer only
 	@tools/setup.sh test
 	@tools/run_tests.sh tsan
+
+test-python: ## the Python package, with every Python from 3.10 on that is found
+	@tools/setup.sh python
+	@tools/build.sh release products
+	@tools/test_python.sh
 
 bench: ## the benchmarks, with mimalloc and glibc beside them
 	@tools/setup.sh bench || tools/setup.sh build

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Finds what the build lacks and installs it: tools/setup.sh [build|test|bench|fuzz|coverage|lint]...
+# Finds what the build lacks and installs it: tools/setup.sh [build|test|python|bench|fuzz|coverage|lint]...
 #
 # A part is asked for by what it needs (a program, a header, a pkg-config module), so nothing is installed where another
 # distribution or a hand-made build already has it.  Missing things are installed with apt-get when that can be done
@@ -32,6 +32,11 @@ need_test() {
   need_program "${CXX:-c++}" g++
   need_program python3 python3
   need_modules cmocka:libcmocka-dev
+}
+need_python() { # Debian's pytest serves every interpreter that has none of its own
+  need_test
+  python3 -c 'import pytest' 2>/dev/null || [ -e /usr/lib/python3/dist-packages/pytest ] ||
+    missing="$missing python3-pytest python3-exceptiongroup python3-tomli"
 }
 need_bench() {
   need_build
@@ -86,8 +91,8 @@ install() {
 
 for part in "${@:-build}"; do
   case $part in
-    build | test | bench | fuzz | coverage | lint) "need_$part" ;;
-    *) echo "setup: unknown part '$part': build, test, bench, fuzz, coverage or lint" >&2 && exit 2 ;;
+    build | test | python | bench | fuzz | coverage | lint) "need_$part" ;;
+    *) echo "setup: unknown part '$part': build, test, python, bench, fuzz, coverage or lint" >&2 && exit 2 ;;
   esac
 done
 [ -n "$missing" ] || exit 0
