@@ -97,7 +97,9 @@ static void forget_mark(struct gap__lane *lane) {
 static void check_identity(struct gap__lane *lane) {
   uint64_t id;
   if (gap__dev_stream_id(lane->owner->dev, lane->stream, &id) || id == lane->stream_id) return;
+  bool is_first = lane->stream_id == 0; /* it was capturing when the lane was made: no id could be had */
   lane->stream_id = id;
+  if (is_first) return;
   while (lane->mark_count) forget_mark(lane);
 }
 

@@ -75,14 +75,15 @@ struct gap__dev_ops {
   int (*chunk_release)(struct gap__dev *, gap__chunk);
   int (*map)(struct gap__dev *, gap_addr, uint64_t bytes, gap__chunk);
   int (*set_access)(struct gap__dev *, gap_addr, uint64_t bytes); /* owner and all enabled peers */
-  int (*unmap)(struct gap__dev *, gap_addr, uint64_t bytes);      /* exactly one mapping */
+  int (*unmap)(struct gap__dev *, gap_addr, uint64_t bytes);      /* exactly one mapping; not every backend refuses more */
 
   /* Segments: one driver allocation, address and memory together (native policy; fallback without vmm). */
   int (*segment_alloc)(struct gap__dev *, uint64_t bytes, gap_addr *out);
   int (*segment_free)(struct gap__dev *, gap_addr);
 
   /* Events. An event is made for one stream's context and may be recorded again and again.  One that was never recorded is
-   * complete; one recorded on a capturing stream became part of the graph: query and wait give GAP_EDEVICE. */
+   * complete; one recorded on a capturing stream became part of the graph: query and wait give GAP_EDEVICE,
+   * and spoil the capture. */
   int (*event_create)(struct gap__dev *, gap_stream, gap__event *out);
   int (*event_destroy)(struct gap__dev *, gap__event);
   int (*event_record)(struct gap__dev *, gap__event, gap_stream);
@@ -91,7 +92,8 @@ struct gap__dev_ops {
   /* Work queued on the stream from now on runs after the event; nobody waits on the host. */
   int (*stream_wait)(struct gap__dev *, gap_stream, gap__event);
 
-  /* Streams. `stream_id` is unique over the life of the process, a handle is not. */
+  /* Streams. `stream_id` is unique over the life of the process, a handle is not.  GAP_EAGAIN: the stream captures, and to
+   * ask would spoil it. */
   int (*stream_id)(struct gap__dev *, gap_stream, uint64_t *out);
   int (*stream_capturing)(struct gap__dev *, gap_stream, bool *out);
 

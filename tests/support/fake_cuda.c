@@ -308,6 +308,7 @@ static bool inner(gap__cuda_handle handle, gap__chunk *out) {
 }
 
 static gap__cuda_result cuMemAlloc(gap__cuda_addr *out, size_t bytes) {
+  *out = 0; /* also when it fails, as the driver does */
   PASS(CONTEXT | UNSAFE);
   return result_of(gap__dev_segment_alloc(host_here(), bytes, out));
 }
@@ -485,8 +486,15 @@ static gap__cuda_result cuStreamGetCtx(gap__cuda_stream stream, gap__cuda_contex
   return *out ? GAP__CUDA_SUCCESS : GAP__CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* Spoils a capture, in whatever mode the thread is. */
 static gap__cuda_result cuStreamGetId(gap__cuda_stream stream, uint64_t *out) {
   PASS(CONTEXT);
+  bool capturing = false;
+  (void)gap__dev_stream_capturing(host_here(), number_of(stream), &capturing);
+  if (capturing || (number_of(stream) <= 1 && fake.captures)) {
+    (void)miss();
+    return GAP__CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   return result_of(gap__dev_stream_id(host_here(), number_of(stream), out));
 }
 

@@ -38,7 +38,7 @@ static int start(void **state) {
 
 static int create(const struct fake_cuda_settings *settings, struct gap__dev **out) {
   fake_cuda_reset(settings);
-  return gap__cuda_create(1, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA}, out);
+  return gap__cuda_create(1, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA, .rdma = true}, out);
 }
 
 static struct gap__dev *open_device(const struct fake_cuda_settings *settings) {
@@ -158,7 +158,7 @@ static void test_a_full_card_proves_nothing(void **state) {
   fake_cuda_reset(&(struct fake_cuda_settings){0});
   fake_cuda_fail("cuMemCreate", GAP__CUDA_ERROR_OUT_OF_MEMORY, 0, 1);
   assert_int_equal(gap__cuda_create(1, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA}, &dev), 0);
-  assert_true(dev->caps.vmm && dev->caps.exportable && dev->caps.rdma);
+  assert_true(dev->caps.vmm && dev->caps.exportable && !dev->caps.rdma); /* not asked for */
   close_device(dev);
 }
 
@@ -369,6 +369,11 @@ static void test_all_works_while_a_stream_captures(void **state) {
   assert_true(capturing);
   assert_int_equal(gap__dev_stream_capturing(dev, other, &capturing), 0);
   assert_false(capturing);
+  uint64_t id = 77, other_id;
+  assert_int_equal(gap__dev_stream_id(dev, graph, &id), GAP_EAGAIN); /* to ask the driver would spoil the capture */
+  assert_int_equal(gap__dev_stream_id(dev, 0, &id), GAP_EAGAIN);
+  assert_int_equal(id, 77);
+  assert_int_equal(gap__dev_stream_id(dev, other, &other_id), 0);
   fake_cuda_capture(1, graph, false);
   assert_int_equal(gap__dev_stream_capturing(dev, 0, &capturing), 0);
   assert_false(capturing);

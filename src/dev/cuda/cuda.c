@@ -108,7 +108,7 @@ static int open_device(struct cuda *cuda, const struct gap__cuda_params *params)
   if (rc != 0) return rc;
   rc = find_device(cuda);
   if (rc == 0) rc = open_context(cuda);
-  if (rc == 0) rc = gap__cuda_probe(cuda, !params->no_vmm);
+  if (rc == 0) rc = gap__cuda_probe(cuda, params);
   if (rc == 0) publish(cuda);
   if (rc == 0) return 0;
   char why[256];

@@ -101,8 +101,7 @@ bool gap__cuda_is_sticky(gap__cuda_result rc) {
     case GAP__CUDA_ERROR_INVALID_PC:
     case GAP__CUDA_ERROR_LAUNCH_FAILED:
     case GAP__CUDA_ERROR_MPS_CLIENT_TERMINATED:
-    case GAP__CUDA_ERROR_EXTERNAL_DEVICE:
-    case GAP__CUDA_ERROR_UNKNOWN: return true;
+    case GAP__CUDA_ERROR_EXTERNAL_DEVICE: return true;
     default: return false;
   }
 }

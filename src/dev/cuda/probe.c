@@ -1,6 +1,6 @@
 /* What this card and this driver can do, found by doing it.
  *
- * A page is created with every flag that is wanted and mapped; while that fails, one flag after another is given up: RDMA first, since
+ * A page is created with every flag that is wanted, and mapped; while that fails, one flag after another is given up: RDMA first, since
  * fewer need it, then export.  When even a plain page fails there is no virtual memory management.  A card that is full at
  * the moment proves nothing: then the driver's attributes are believed. */
 #include <stdio.h>
@@ -66,8 +66,8 @@ static int try_flags(struct cuda *cuda, bool exportable, bool rdma) {
   return rc == GAP_ENOMEM ? 0 : rc;
 }
 
-static bool probe_pages(struct cuda *cuda) {
-  bool rdma = claims(cuda, GAP__CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+static bool probe_pages(struct cuda *cuda, bool want_rdma) {
+  bool rdma = want_rdma && claims(cuda, GAP__CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
   bool exportable = claims(cuda, GAP__CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) &&
                     cuda->driver.cuMemExportToShareableHandle && cuda->driver.cuMemImportFromShareableHandle;
   int rc = try_flags(cuda, exportable, rdma);
@@ -93,12 +93,12 @@ static bool granularity_fits(struct cuda *cuda) {
   return rc == 0 && bytes == GAP__PAGE;
 }
 
-static bool probe_vmm(struct cuda *cuda, bool wanted) {
-  if (!wanted) give_up(cuda, "switched off", 0);
+static bool probe_vmm(struct cuda *cuda, const struct gap__cuda_params *wanted) {
+  if (wanted->no_vmm) give_up(cuda, "switched off", 0);
   else if (!gap__cuda_driver_has(&cuda->driver, GAP__CUDA_VMM)) give_up(cuda, "entry points are missing", 0);
   else if (!claims(cuda, GAP__CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
     give_up(cuda, "the device has no virtual memory management", 0);
-  else return granularity_fits(cuda) && probe_pages(cuda);
+  else return granularity_fits(cuda) && probe_pages(cuda, wanted->rdma);
   return false;
 }
 
@@ -165,9 +165,9 @@ static void drop_what_fails(struct cuda *cuda) {
   if (!cuda->info.wait_values) ops->wait_value = NULL;
 }
 
-int gap__cuda_probe(struct cuda *cuda, bool want_vmm) {
+int gap__cuda_probe(struct cuda *cuda, const struct gap__cuda_params *wanted) {
   struct gap__cuda_info *info = &cuda->info;
-  info->vmm = probe_vmm(cuda, want_vmm);
+  info->vmm = probe_vmm(cuda, wanted);
   if (!info->vmm) info->exportable = info->rdma = false;
   info->host_chunks = info->vmm && probe_host_chunks(cuda);
   info->wait_values = probe_values(cuda);

@@ -32,42 +32,27 @@ int gap__cuda_event_create(struct gap__dev *dev, gap_stream stream, gap__event *
 
 int gap__cuda_event_destroy(struct gap__dev *dev, gap__event event) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuEventDestroy, event_of(event));
+  RETURN_CALL(cuda, cuEventDestroy, event_of(event));
 }
 
 int gap__cuda_event_record(struct gap__dev *dev, gap__event event, gap_stream stream) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuEventRecord, event_of(event), stream_of(stream));
+  RETURN_CALL(cuda, cuEventRecord, event_of(event), stream_of(stream));
 }
 
 int gap__cuda_event_query(struct gap__dev *dev, gap__event event) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuEventQuery, event_of(event));
+  RETURN_CALL(cuda, cuEventQuery, event_of(event));
 }
 
 int gap__cuda_event_wait(struct gap__dev *dev, gap__event event) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuEventSynchronize, event_of(event));
+  RETURN_CALL(cuda, cuEventSynchronize, event_of(event));
 }
 
 int gap__cuda_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event event) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuStreamWaitEvent, stream_of(stream), event_of(event), 0);
-}
-
-/* Before CUDA 12.0 the driver has no ids: the handle must do, and the thread stands for its own stream. */
-static uint64_t id_by_handle(gap_stream stream) {
-  if (stream == 2) return (uint64_t)1 << 63 | (uintptr_t)pthread_self();
-  return stream <= 1 ? 1 : stream;
-}
-
-int gap__cuda_stream_id(struct gap__dev *dev, gap_stream stream, uint64_t *out) {
-  struct cuda *cuda = cuda_of(dev);
-  if (!cuda->info.stream_ids) {
-    *out = id_by_handle(stream);
-    return 0;
-  }
-  IN_CONTEXT(cuda, cuStreamGetId, stream_of(stream), out);
+  RETURN_CALL(cuda, cuStreamWaitEvent, stream_of(stream), event_of(event), 0);
 }
 
 /* While another stream of the context that the legacy stream waits for is capturing, the legacy stream must not be touched:
@@ -86,6 +71,27 @@ int gap__cuda_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *ou
   return rc;
 }
 
+/* Before CUDA 12.0 the driver has no ids: the handle must do, and the thread stands for its own stream. */
+static uint64_t id_by_handle(gap_stream stream) {
+  if (stream == 2) return (uint64_t)1 << 63 | (uintptr_t)pthread_self();
+  return stream <= 1 ? 1 : stream;
+}
+
+/* Asking a capturing stream for its id would spoil the capture, whatever the thread's capture mode. */
+int gap__cuda_stream_id(struct gap__dev *dev, gap_stream stream, uint64_t *out) {
+  struct cuda *cuda = cuda_of(dev);
+  bool capturing = false;
+  uint64_t id = id_by_handle(stream);
+  int rc = 0;
+  if (cuda->info.stream_ids) {
+    rc = gap__cuda_stream_capturing(dev, stream, &capturing);
+    if (rc == 0 && capturing) return GAP_EAGAIN;
+    if (rc == 0) CALL_IN_CONTEXT(rc, cuda, cuStreamGetId, stream_of(stream), &id);
+  }
+  if (rc == 0) *out = id;
+  return rc;
+}
+
 int gap__cuda_stream_create(struct gap__dev *dev, gap_stream *out) {
   struct cuda *cuda = cuda_of(dev);
   struct gap__cuda_scope scope;
@@ -101,20 +107,20 @@ int gap__cuda_stream_create(struct gap__dev *dev, gap_stream *out) {
 int gap__cuda_stream_destroy(struct gap__dev *dev, gap_stream stream) {
   struct cuda *cuda = cuda_of(dev);
   if (is_default_stream(stream)) return GAP_EINVAL;
-  IN_CONTEXT(cuda, cuStreamDestroy, stream_of(stream));
+  RETURN_CALL(cuda, cuStreamDestroy, stream_of(stream));
 }
 
 int gap__cuda_copy(struct gap__dev *dev, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream stream) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuMemcpyAsync, dst, src, bytes, stream_of(stream));
+  RETURN_CALL(cuda, cuMemcpyAsync, dst, src, bytes, stream_of(stream));
 }
 
 int gap__cuda_write_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuStreamWriteValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WRITE_VALUE_DEFAULT);
+  RETURN_CALL(cuda, cuStreamWriteValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
 int gap__cuda_wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuStreamWaitValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WAIT_VALUE_GEQ);
+  RETURN_CALL(cuda, cuStreamWaitValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WAIT_VALUE_GEQ);
 }

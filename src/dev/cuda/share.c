@@ -56,13 +56,21 @@ void gap__cuda_close_peers(struct cuda *cuda) {
     (void)CUDA_CALL(cuda, cuDevicePrimaryCtxRelease, __builtin_ctzll(opened)); /* a device is its ordinal */
 }
 
-int gap__cuda_chunk_export(struct gap__dev *dev, gap__chunk chunk, int *fd) {
+int gap__cuda_chunk_export(struct gap__dev *dev, gap__chunk chunk, int *out) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuMemExportToShareableHandle, fd, chunk, GAP__CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  int rc, fd;
+  CALL_IN_CONTEXT(rc, cuda, cuMemExportToShareableHandle, &fd, chunk, GAP__CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  if (rc == 0) *out = fd;
+  return rc;
 }
 
 int gap__cuda_chunk_import(struct gap__dev *dev, int fd, gap__chunk *out) {
   struct cuda *cuda = cuda_of(dev);
-  IN_CONTEXT(cuda, cuMemImportFromShareableHandle, out, (void *)(intptr_t)fd,
-             GAP__CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  gap__cuda_handle chunk;
+  void *handle = (void *)(intptr_t)fd;
+  int rc;
+  CALL_IN_CONTEXT(rc, cuda, cuMemImportFromShareableHandle, &chunk, handle,
+                  GAP__CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (rc == 0) *out = chunk;
+  return rc;
 }

@@ -42,16 +42,23 @@ void gap__cuda_leave(struct cuda *, const struct gap__cuda_scope *);
 int gap__cuda_check(struct cuda *, const char *call, gap__cuda_result);
 void gap__cuda_last_error(struct gap__dev *, char *text, size_t bytes);
 
-/* One driver call; a function that is declared to call it inside a scope, or (IN_CONTEXT) the whole body of an operation. */
+/* One driver call inside a scope. */
 #define CUDA_CALL(cuda, name, ...) gap__cuda_check((cuda), #name, (cuda)->driver.name(__VA_ARGS__))
-#define IN_CONTEXT(cuda, name, ...) \
+/* One driver call in a scope of its own, in the primary context; sets `rc`. */
+#define CALL_IN_CONTEXT(rc, cuda, name, ...) \
   do { \
     struct gap__cuda_scope scope; \
-    int rc = gap__cuda_enter((cuda), (cuda)->context, &scope); \
-    if (rc != 0) return rc; \
-    rc = CUDA_CALL((cuda), name, __VA_ARGS__); \
+    (rc) = gap__cuda_enter((cuda), (cuda)->context, &scope); \
+    if ((rc) != 0) break; \
+    (rc) = CUDA_CALL((cuda), name, __VA_ARGS__); \
     gap__cuda_leave((cuda), &scope); \
-    return rc; \
+  } while (0)
+/* The whole body of an operation. */
+#define RETURN_CALL(cuda, name, ...) \
+  do { \
+    int result; \
+    CALL_IN_CONTEXT(result, cuda, name, __VA_ARGS__); \
+    return result; \
   } while (0)
 
 /* memory.c */
@@ -91,6 +98,6 @@ int gap__cuda_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t valu
 int gap__cuda_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
 
 /* probe.c: finds what works, and takes the rest out of `ops` and `caps`. */
-int gap__cuda_probe(struct cuda *, bool want_vmm);
+int gap__cuda_probe(struct cuda *, const struct gap__cuda_params *wanted);
 
 #endif
