@@ -153,6 +153,8 @@ part_data() {
   check data-caching timeout 100 "$build/data" --seconds 5 --seed 4 --conf strategy:caching_allocator --json
 }
 
+part_examples() { check examples timeout 240 tests/gpu/examples.sh "$build" cuda; }
+
 part_sanitizer() {
   local tool
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer" && skipped=$((skipped + 1)) && return; }

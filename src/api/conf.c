@@ -36,6 +36,21 @@ int gap__client_conf_values(const struct gap__conf_set *set, struct gap__conf *o
   return asked ? GAP_ENOTSUP : 0;
 }
 
+/* Keys that no code stands behind yet, where a source from `weakest` on wants something of them. */
+static void say_what_waits(const struct gap__conf_set *set, enum gap__conf_source weakest) {
+  static const char *const keys[] = {"convert", "trim_after_ms", "overflow", "tiers", "plan", "trace", "scrub"};
+  for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++) {
+    uint32_t option = 0;
+    const char *variable;
+    char value[300];
+    find_option(keys[i], &option);
+    gap__conf_value_text(set, option, value, sizeof value);
+    if (gap__conf_value_source(set, option, &variable) >= weakest &&
+        strcmp(value, gap__conf_option_at(option)->default_text) != 0)
+      gap__log(GAP__LOG_WARNING, "%s: %s:%s has no effect in this version", variable, keys[i], value);
+  }
+}
+
 static int apply(struct gap__conf_set *set, const char *variable, const char *conf) {
   struct gap__conf_report report = {0};
   int rc = gap__conf_apply(set, GAP__CONF_RUNTIME, variable, conf, &report);
@@ -56,7 +71,9 @@ static void read_environment(const struct gap__client *client, struct gap__conf_
 int gap__client_conf_begin(struct gap__client *client) {
   if (!(client->conf = gap__conf_new())) return GAP_ENOMETA;
   read_environment(client, client->conf);
-  return client->options.conf ? apply(client->conf, "options.conf", client->options.conf) : 0;
+  int rc = client->options.conf ? apply(client->conf, "options.conf", client->options.conf) : 0;
+  if (!rc) say_what_waits(client->conf, GAP__CONF_PYTORCH_ENV);
+  return rc;
 }
 
 /* The new values are tried on a copy, so that what is refused leaves everything as it was. */
@@ -67,6 +84,7 @@ static int configure(gap_heap *heap, struct gap__client *client, const char *con
   int rc = 0;
   if (conf) rc = apply(next, "gap_configure", conf);
   else read_environment(client, next);
+  if (!rc && conf) say_what_waits(next, GAP__CONF_RUNTIME);
   if (!rc) rc = gap__client_conf_values(next, &values);
   if (!rc) rc = gap__heap_configure(heap, &values);
   gap__conf_free(rc ? next : client->conf);

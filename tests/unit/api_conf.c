@@ -125,6 +125,21 @@ static void all_or_nothing(void **state) {
   api_close(heap);
 }
 
+/* What this version does not do is said, not passed over. */
+static void without_effect(void **state) {
+  (void)state;
+  struct api_log log;
+  api_listen(&log);
+  gap_heap *heap = api_open(GAP_BACKEND_SIM, 0, "trim_after_ms:50,grow_limit:1.1");
+  assert_int_equal(log.count, 1);
+  assert_non_null(strstr(log.lines, "options.conf: trim_after_ms:50"));
+  api_listen(&log);
+  assert_int_equal(gap_configure(heap, "convert:off,nmalloc:2"), 0); /* as it is anyway */
+  assert_int_equal(log.count, 0);
+  gap_set_log(NULL, NULL);
+  api_close(heap);
+}
+
 static void strategies_at_run_time(void **state) {
   (void)state;
   gap_heap *heap = api_open(GAP_BACKEND_HOST, 0, NULL);
@@ -227,11 +242,17 @@ static void no_caching(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(cap),         cmocka_unit_test(fraction),
-      cmocka_unit_test(reserve),     cmocka_unit_test(by_hand_and_by_configuration),
-      cmocka_unit_test(peers),       cmocka_unit_test(all_or_nothing),
-      cmocka_unit_test(log_level),   cmocka_unit_test(strategies_at_run_time),
-      cmocka_unit_test(environment), cmocka_unit_test(no_caching),
+      cmocka_unit_test(cap),
+      cmocka_unit_test(fraction),
+      cmocka_unit_test(reserve),
+      cmocka_unit_test(by_hand_and_by_configuration),
+      cmocka_unit_test(peers),
+      cmocka_unit_test(all_or_nothing),
+      cmocka_unit_test(without_effect),
+      cmocka_unit_test(log_level),
+      cmocka_unit_test(strategies_at_run_time),
+      cmocka_unit_test(environment),
+      cmocka_unit_test(no_caching),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
