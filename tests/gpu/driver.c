@@ -145,6 +145,38 @@ static void try_export(struct gap__dev *dev, struct kernels *k, gap_stream strea
   CHECK(gap__dev_unreserve(dev, addr, 2 * GAP__PAGE) == 0);
 }
 
+/* A kernel of another device reads what was mapped before and after it was let in, and a segment. */
+static void try_peer(struct gap__dev *dev, struct kernels *k, gap_stream stream) {
+  struct gap__dev *peer = NULL;
+  struct kernels *theirs = NULL;
+  gap_addr addr = 0, segment = 0;
+  gap__chunk chunk = 0, later = 0;
+  gap_stream there = 0;
+  CHECK(gap__cuda_create(1, NULL, &peer) == 0 && kernels_open(peer, &theirs) == 0);
+  CHECK(gap__dev_stream_create(peer, &there) == 0);
+  CHECK(gap__dev_reserve(dev, 2 * GAP__PAGE, GAP__PAGE, &addr) == 0);
+  CHECK(gap__dev_chunk_create(dev, GAP__PAGE, GAP__PLACE_DEVICE, &chunk) == 0);
+  CHECK(gap__dev_map(dev, addr, GAP__PAGE, chunk) == 0 && gap__dev_set_access(dev, addr, GAP__PAGE) == 0);
+  CHECK(gap__dev_segment_alloc(dev, GAP__PAGE, &segment) == 0);
+  int rc = gap__dev_peer_enable(dev, 1);
+  printf("peer access from device 1 to device 0: %s\n", rc == 0 ? "yes" : gap_strerror(rc));
+  CHECK(rc == 0 || rc == GAP_ENOTSUP);
+  if (rc == 0) {
+    CHECK(gap__dev_chunk_create(dev, GAP__PAGE, GAP__PLACE_DEVICE, &later) == 0);
+    CHECK(gap__dev_map(dev, addr + GAP__PAGE, GAP__PAGE, later) == 0 &&
+          gap__dev_set_access(dev, addr, 2 * GAP__PAGE) == 0);
+    CHECK(kernels_fill(k, addr, 2 * GAP__PAGE, 0xabcd, stream) == 0 &&
+          kernels_fill(k, segment, GAP__PAGE, 0xef, stream) == 0);
+    CHECK(kernels_wait(k) == 0);
+    CHECK(kernels_expect(theirs, addr, 2 * GAP__PAGE, 0xabcd, there) == 0);
+    CHECK(kernels_expect(theirs, segment, GAP__PAGE, 0xef, there) == 0);
+    CHECK(kernels_wrong(theirs) == 0);
+    CHECK(gap__dev_peer_disable(dev, 1) == 0);
+  }
+  kernels_close(theirs);
+  gap__dev_destroy(peer);
+}
+
 static void try_errors(struct gap__dev *dev) {
   char text[256];
   gap_addr segment;
@@ -173,6 +205,7 @@ static int run(bool lose) {
   struct gap__dev *first = NULL, *dev = NULL;
   struct kernels *k = NULL;
   gap_stream stream = 0, other = 0;
+  int devices = 0;
   gap_set_log(log_line, NULL);
   if (gap__cuda_create(0, NULL, &first) != 0) return 1; /* keeps the context, so that the probe's own time is seen */
   uint64_t begin = gap__dev_now_ns(first);
@@ -187,6 +220,7 @@ static int run(bool lose) {
     try_legacy(dev, k);
     try_default_streams(dev);
     try_export(dev, k, stream);
+    if (gap__cuda_device_count(NULL, &devices) == 0 && devices > 1) try_peer(dev, k, stream);
     try_errors(dev);
   }
   if (!lose) {
