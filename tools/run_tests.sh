@@ -11,8 +11,8 @@ labels() {
   case $1 in
     release) echo '^(cli|golden|lint)$' ;;
     tsan) echo '^threads$' ;;
-    coverage) echo '^(unit|conform|stress|fuzz|cli|golden|example)$' ;;
-    *) echo '^(unit|conform|stress|fuzz|example)$' ;;
+    coverage) echo '^(unit|conform|stress|torture|fuzz|cli|golden|example)$' ;;
+    *) echo '^(unit|conform|stress|torture|fuzz|example)$' ;;
   esac
 }
 targets() { # only what is run is built; the build with assertions also shows that everything builds without a warning
