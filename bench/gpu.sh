@@ -150,6 +150,7 @@ part_data() {
   check data timeout 100 "$build/data" --seconds 20 --seed 1 --json
   check data-small timeout 100 "$build/data" --seconds 10 --seed 2 --cap 256M --largest 8M --json
   check data-wide timeout 100 "$build/data" --seconds 10 --seed 3 --cap 24G --largest 600M --threads 12 --json
+  check data-careless timeout 100 "$build/data" --seconds 4 --seed 5 --cap 256M --largest 8M --careless --json
   check data-caching timeout 100 "$build/data" --seconds 5 --seed 4 --conf strategy:caching_allocator --json
 }
 
