@@ -32,7 +32,7 @@ inline void *Allocator::serve(c10::DeviceIndex device, size_t bytes, cudaStream_
 }
 
 bool Allocator::goes_to_native(c10::DeviceIndex device, cudaStream_t stream, unsigned detour) {
-  return (detour & kNative) || pools_.route(device, stream).server == Pools::Server::kNative;
+  return (detour & (kNative | kUncached)) || pools_.route(device, stream).server == Pools::Server::kNative;
 }
 
 // Somebody watches, or the request goes to a pool or to torch's own allocator.
@@ -85,7 +85,7 @@ c10::DataPtr Allocator::allocate(size_t bytes) {
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
   cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
   unsigned detour = detour_.load(std::memory_order_relaxed);
-  if (C10_UNLIKELY(detour & (kNative | kRoutes)) && goes_to_native(device, stream, detour))
+  if (C10_UNLIKELY(detour & (kNative | kUncached | kRoutes)) && goes_to_native(device, stream, detour))
     return native_->allocate(bytes);  // with its own deleter, by which record_stream knows its blocks
   void *ptr = bytes ? serve(device, bytes, stream) : nullptr;
   return {ptr, ptr, &Allocator::delete_block, c10::Device(c10::DeviceType::CUDA, device)};
@@ -148,7 +148,8 @@ void Allocator::release_foreign(int rc, void *ptr) {
 void Allocator::raw_delete(void *ptr) { release(ptr); }
 
 c10::DeleterFnPtr Allocator::raw_deleter() const {
-  return detour_.load(std::memory_order_relaxed) & kNative ? native_->raw_deleter() : &Allocator::delete_block;
+  return detour_.load(std::memory_order_relaxed) & (kNative | kUncached) ? native_->raw_deleter()
+                                                                         : &Allocator::delete_block;
 }
 
 // ---- what blocks are used for ----
@@ -206,7 +207,7 @@ void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex device) {
 // Off: torch's own allocator passes every request on to the driver.
 void Allocator::enable(bool value) {
   native_->enable(value);
-  set_detour(kNative, !value);
+  set_detour(kUncached, !value);
 }
 
 std::string Allocator::name() { return detour_.load() & kNative ? native_->name() : "gapless"; }

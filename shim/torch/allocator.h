@@ -130,7 +130,9 @@ class Allocator final : public CUDAAllocator {
   int start(const char *conf, int count);  // makes the heap; 0 or a GAP_E...
 
  private:
-  enum Detour : unsigned { kNative = 1, kRoutes = 2, kWatched = 4, kShared = 8 };
+  // New blocks come from torch's own allocator; caching is off, which that does too; some go to pools; somebody listens;
+  // some are shared with other processes.
+  enum Detour : unsigned { kNative = 1, kUncached = 2, kRoutes = 4, kWatched = 8, kShared = 16 };
 
   void *serve(c10::DeviceIndex device, size_t bytes, cudaStream_t stream);
   bool goes_to_native(c10::DeviceIndex device, cudaStream_t stream, unsigned detour);
