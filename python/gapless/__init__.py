@@ -1,13 +1,15 @@
 """gapless: a GPU memory manager without gaps, for PyTorch, CuPy, Numba and by hand.
 
-For PyTorch one variable is enough (``PYTORCH_CUDA_ALLOC_CONF=backend:gapless``), or ``gapless run python train.py``, or::
+For PyTorch one variable is enough (``PYTORCH_CUDA_ALLOC_CONF=backend:gapless``), or ``gapless run python train.py``,
+or::
 
     import gapless
     gapless.enable()            # before CUDA starts
 
-Everything of torch.cuda's memory functions then speaks of gapless' memory; :func:`stats` has more.  :class:`Heap` is the
-allocator by itself, for CUDA or (for tests) host memory.  Importing this package loads nothing and changes nothing.
+Everything of torch.cuda's memory functions then speaks of gapless' memory; :func:`stats` has more.  :class:`Heap` is
+the allocator by itself, for CUDA or (for tests) host memory.  Importing this package loads nothing and changes nothing.
 """
+
 import sys
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
@@ -17,8 +19,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["enable", "disable", "is_enabled", "pool", "stats", "memory_summary", "explain", "configure", "info", "Heap", "HeapPool",
-           "Block", "Event", "Usage", "default_heap", "Error", "OutOfMemoryError", "ConfigError", "NotSupportedError"]
+__all__ = [
+    "enable",
+    "disable",
+    "is_enabled",
+    "pool",
+    "stats",
+    "memory_summary",
+    "explain",
+    "configure",
+    "info",
+    "Heap",
+    "HeapPool",
+    "Block",
+    "Event",
+    "Usage",
+    "default_heap",
+    "Error",
+    "OutOfMemoryError",
+    "ConfigError",
+    "NotSupportedError",
+]
 
 _HEAP_NAMES = ("Heap", "HeapPool", "Block", "Event", "Usage", "default_heap")
 _ERROR_NAMES = ("Error", "OutOfMemoryError", "ConfigError", "NotSupportedError")
@@ -27,9 +48,11 @@ _ERROR_NAMES = ("Error", "OutOfMemoryError", "ConfigError", "NotSupportedError")
 def __getattr__(name: str) -> Any:
     if name in _HEAP_NAMES:
         from . import heap
+
         return getattr(heap, name)
     if name in _ERROR_NAMES:
         from . import _errors
+
         return getattr(_errors, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -37,10 +60,12 @@ def __getattr__(name: str) -> Any:
 def enable() -> bool:
     """Makes gapless PyTorch's CUDA allocator; call it before CUDA starts.
 
-    True: it is, or will be when torch is imported and CUDA starts.  False: it is not, and a line on standard error says why
-    (CUDA has started already, ``GAPLESS=0``, no driver, ...).  After :func:`disable` it takes over again at any time.
+    True: it is, or will be when torch is imported and CUDA starts.  False: it is not, and a line on standard error says
+    why (CUDA has started already, ``GAPLESS=0``, no driver, ...).  After :func:`disable` it takes over again at any
+    time.
     """
     from . import _torch
+
     return _torch.enable()
 
 
@@ -50,23 +75,27 @@ def disable() -> bool:
     True when that is so.  Where CUDA has not started, gapless will not be used.
     """
     from . import _torch
+
     return _torch.disable()
 
 
 def is_enabled() -> bool:
     """Whether gapless serves PyTorch's new blocks now."""
     from . import _torch
+
     return _torch.is_serving()
 
 
 def pool(tag: Optional[str] = None, contiguous: bool = False, device: Any = None, heap: "Optional[Heap]" = None) -> Any:
     """A private pool, used by ``with gapless.pool(tag="kv"): ...`` for the allocations of this thread inside.
 
-    Where PyTorch has CUDA it is a torch.cuda.MemPool (``.mem_pool``); else, or with ``heap``, a pool of that heap or the default
-    one.  ``tag`` names it in summaries.  ``contiguous``: every block lies inside one driver allocation, for registration with
-    a network card or NCCL.  The object may be entered again; its memory is everybody's when it is gone and its blocks are freed.
+    Where PyTorch has CUDA it is a torch.cuda.MemPool (``.mem_pool``); else, or with ``heap``, a pool of that heap or
+    the default one.  ``tag`` names it in summaries.  ``contiguous``: every block lies inside one driver allocation, for
+    registration with a network card or NCCL.  The object may be entered again; its memory is everybody's when it is
+    gone and its blocks are freed.
     """
     from . import _pools
+
     return _pools.pool(tag, contiguous, device, heap)
 
 
@@ -86,13 +115,16 @@ def _heap_in_use() -> "Optional[Heap]":
     """The default heap when this process uses it; looking does not start CUDA."""
     from . import _torch
     from .heap import opened_default
+
     door = _torch.state.door
     return door.heap() if door is not None and door.heap() is not None else opened_default()
 
 
 def stats(device: Any = None) -> Dict[str, int]:
-    """Every figure of a device by name: those of torch.cuda.memory_stats and gapless' own ("pages_stolen", "rung.steal.count", ...;
-    docs/statistics.md).  {} while gapless is not in use."""
+    """Every figure of a device by name; {} while gapless is not in use.
+
+    Those of torch.cuda.memory_stats and gapless' own ("pages_stolen", "rung.steal.count", ...; docs/statistics.md).
+    """
     heap = _heap_in_use()
     return heap.stats(_device(device)) if heap is not None else {}
 
@@ -106,6 +138,7 @@ def memory_summary(device: Any = None) -> str:
 def explain(device: Any = None) -> str:
     """Why the last request that failed did, in plain words with numbers, and what would help; "" when none failed."""
     from . import _torch
+
     door = _torch.state.door
     text = door.explain(_device(device)) if door is not None else ""
     if text:
@@ -117,14 +150,16 @@ def explain(device: Any = None) -> str:
 def configure(conf: str) -> None:
     """Applies a configuration string, in the grammar of PYTORCH_CUDA_ALLOC_CONF, over the environment's variables.
 
-    It replaces what an earlier call said; "" goes back to the environment's.  All or nothing: :class:`ConfigError` says what is
-    wrong.  Before gapless is in use it is kept for the start.
+    It replaces what an earlier call said; "" goes back to the environment's.  All or nothing: :class:`ConfigError` says
+    what is wrong.  Before gapless is in use it is kept for the start.
     """
     from . import _torch
+
     _torch.configure(conf)
 
 
 def info() -> Dict[str, Any]:
     """What is installed, what asks for gapless, which door is open, and where the settings come from."""
     from . import _info
+
     return _info.collect()

@@ -1,4 +1,5 @@
 """python -m gapless: the command."""
+
 import sys
 
 from .cli import main

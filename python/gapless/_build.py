@@ -1,9 +1,10 @@
 """Compiles the shim; a program of its own: python -I _build.py JOB.json
 
-It is run apart from the program that wants the shim, holds the entry's lock through a descriptor that it inherits, and goes on
-when its parent has lost patience: the next start finds the result.  The library appears by one rename.  On failure the
-compiler's words stay in the log, beside a mark that says so.
+It is run apart from the program that wants the shim, holds the entry's lock through a descriptor that it inherits, and
+goes on when its parent has lost patience: the next start finds the result.  The library appears by one rename.  On
+failure the compiler's words stay in the log, beside a mark that says so.
 """
+
 import json
 import os
 import shutil
@@ -17,8 +18,14 @@ LIMIT_SECONDS = 300
 
 def run(command, log):
     """True when the command succeeded; its words go to the log."""
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            timeout=LIMIT_SECONDS, check=False)
+    result = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
     if result.returncode:
         log.write(" ".join(command).encode() + b"\n" + result.stdout)
     return result.returncode == 0
@@ -28,15 +35,17 @@ def compile_as_one(job, standard, folder, log):
     """All sources in one text: torch's headers, which take nearly all the time, are read once."""
     unity, target = os.path.join(folder, "all.cpp"), os.path.join(folder, "all.o")
     with open(unity, "w", encoding="utf-8") as file:
-        file.writelines(f"#include \"{source}\"\n" for source in job["sources"])
+        file.writelines(f'#include "{source}"\n' for source in job["sources"])
     return [target] if run([*job["compiler"], standard, *job["compile"], "-c", unity, "-o", target], log) else None
 
 
 def compile_each(job, standard, folder, log):
     """One object a source, as many at a time as there are processors."""
     objects = [os.path.join(folder, os.path.basename(source) + ".o") for source in job["sources"]]
-    commands = [[*job["compiler"], standard, *job["compile"], "-c", source, "-o", target]
-                for source, target in zip(job["sources"], objects)]
+    commands = [
+        [*job["compiler"], standard, *job["compile"], "-c", source, "-o", target]
+        for source, target in zip(job["sources"], objects, strict=True)
+    ]
     with ThreadPoolExecutor(max(1, min(len(commands), len(os.sched_getaffinity(0))))) as pool:
         done = list(pool.map(lambda command: run(command, log), commands))
     return objects if all(done) else None

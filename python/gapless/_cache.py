@@ -1,8 +1,9 @@
 """The folder for what is built on the user's machine, and the lock of one entry in it.
 
-Libraries from here are loaded into programs, so the folder must be nobody else's: owned by this user, writable by no other,
-no symbolic link.  Where the home is read-only (or is not safe so), a folder under the temporary one serves.
+Libraries from here are loaded into programs, so the folder must be nobody else's: owned by this user, writable by no
+other, no symbolic link.  Where the home is read-only (or is not safe so), a folder under the temporary one serves.
 """
+
 import fcntl
 import os
 import stat

@@ -1,4 +1,5 @@
 """The two ways into PyTorch: (a) the shim, everything; (b) CUDAPluggableAllocator, where the shim cannot be built."""
+
 import ctypes
 import os
 from types import ModuleType
@@ -7,8 +8,10 @@ from typing import Any, Optional, Tuple
 from . import _library, _pluggable, _shim
 from ._say import say
 
-LOST = ("memory statistics, snapshots, torch.OutOfMemoryError (a RuntimeError instead), MemPool, IPC, cudagraph trees of torch.compile "
-        "and torch.accelerator's memory functions")
+LOST = (
+    "memory statistics, snapshots, torch.OutOfMemoryError (a RuntimeError instead), MemPool, IPC, "
+    "cudagraph trees of torch.compile and torch.accelerator's memory functions"
+)
 
 
 def _missing() -> str:

@@ -1,11 +1,14 @@
 """The environment: does it ask for gapless, what is hidden from torch's own parsers, and later writes to os.environ."""
+
 import os
+import re
 from typing import Callable, Mapping, Optional, Tuple
 
 TORCH_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 OWN_VARIABLE = "GAPLESS_CONF"
 VARIABLES = TORCH_VARIABLES + (OWN_VARIABLE,)
 SWITCH = "GAPLESS"
+_WORDS = re.compile(r"\b(gapless|caching_allocator|pooled|heuristic)\b")
 _OFF = ("0", "false", "off", "no")
 
 
@@ -31,7 +34,13 @@ def asking(environ: Mapping[str, str] = os.environ) -> str:
 
 def _asks(string: str) -> bool:
     from ._library import reduce_conf
+
     return reduce_conf(string)[1]
+
+
+def mentions(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether torch would trip over a word of ours, by a look that needs no library: where that cannot be loaded."""
+    return any(_WORDS.search(environ.get(name, "")) for name in TORCH_VARIABLES)
 
 
 def in_force(environ: Mapping[str, str] = os.environ) -> Tuple[str, str]:
@@ -48,10 +57,11 @@ class Hidden:
     os.environ keeps the user's strings all the time, so they are what programs and child processes see.
     """
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, string: Optional[str] = None) -> None:
         from ._library import reduce_conf
-        self._names = [name for name in TORCH_VARIABLES if name in environ]
-        self.string = reduce_conf(in_force(environ)[1])[0]
+
+        self._names = [name for name in TORCH_VARIABLES if name in os.environ]
+        self.string = reduce_conf(in_force()[1])[0] if string is None else string
 
     def __enter__(self) -> "Hidden":
         for name in self._names:

@@ -1,8 +1,9 @@
 """The import of torch: before it torch's parsers are shielded from our keys, after it CUDA's start is watched.
 
-The .pth file beside the package puts a finder in front that calls find() for the name torch and does nothing else; where
-the package runs without it (from a source tree), install() does the same.
+The .pth file beside the package puts a finder in front that calls find() for the name torch and does nothing else;
+where the package runs without it (from a source tree), install() does the same.
 """
+
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -64,8 +65,9 @@ def _wrap(spec: ModuleSpec) -> None:
         finally:
             if shield is not None:
                 shield.__exit__()
+
     try:
-        spec.loader.exec_module = exec_module  # type: ignore[union-attr]
+        spec.loader.exec_module = exec_module  # type: ignore
     except AttributeError:
         pass  # a loader without attributes of its own: torch is imported as if we were not here
 
@@ -75,13 +77,14 @@ def _shield() -> Optional[_environment.Hidden]:
         return _environment.Hidden().__enter__() if _environment.asking() else None
     except Exception as reason:  # pylint: disable=broad-except
         say(f"not used: {reason}; PyTorch's own allocator stays")
-        return None
+        return _environment.Hidden("").__enter__() if _environment.mentions() else None
 
 
 def attach(module: ModuleType, shield: Optional[_environment.Hidden] = None) -> None:
     """Takes hold of an imported torch; what goes wrong is said in a line and leaves torch as it is."""
     try:
         from . import _torch
+
         _torch.attach(module)
         if shield is not None:
             _torch.settle_parsers(shield)

@@ -2,6 +2,7 @@
 
 Nothing is compiled, and neither torch nor CUDA is started by looking.
 """
+
 import json
 import os
 import subprocess
@@ -22,10 +23,13 @@ def _shim_state(torch: "_shim.Torch") -> Dict[str, Any]:
 
 
 def _in_process() -> Dict[str, Any]:
-    state = sys.modules["gapless._torch"].state if "gapless._torch" in sys.modules else None  # type: ignore[attr-defined]
+    state: Any = getattr(sys.modules.get("gapless._torch"), "state", None)
     door = state.door if state is not None else None
-    return {"open_door": door.name if door is not None else None, "description": door.description if door is not None else "",
-            "reason": state.reason if state is not None else ""}
+    return {
+        "open_door": door.name if door is not None else None,
+        "description": door.description if door is not None else "",
+        "reason": state.reason if state is not None else "",
+    }
 
 
 def _settings() -> List[Dict[str, str]]:
@@ -35,15 +39,24 @@ def _settings() -> List[Dict[str, str]]:
         values = json.loads(result.stdout)["values"]
     except (OSError, ValueError, KeyError, subprocess.SubprocessError):
         return []
-    return [{"key": key, "value": found["text"], "from": found["set_by"]}
-            for key, found in values.items() if not found["default"]]
+    return [
+        {"key": key, "value": found["text"], "from": found["set_by"]}
+        for key, found in values.items()
+        if not found["default"]
+    ]
 
 
 def collect() -> Dict[str, Any]:
     """See gapless.info()."""
     torch = _shim.Torch.on_disk()
-    found: Dict[str, Any] = {"version": __version__, "library": _library.path(), "cache": _cache.folder(),
-                             "asked_by": _environment.asking() or None, "settings": _settings(), **_in_process()}
+    found: Dict[str, Any] = {
+        "version": __version__,
+        "library": _library.path(),
+        "cache": _cache.folder(),
+        "asked_by": _environment.asking() or None,
+        "settings": _settings(),
+        **_in_process(),
+    }
     found["torch"] = {**torch._asdict(), **_shim_state(torch)} if torch is not None else None
     return found
 
@@ -55,12 +68,16 @@ def _lines(found: Dict[str, Any]) -> List[str]:
         lines.append("PyTorch: not installed")
     else:
         lines.append(f"PyTorch: {torch['version']} (CUDA {torch['cuda']})")
-        door = {"a": "a, the shim: every memory function of torch.cuda", "b": "b, CUDAPluggableAllocator"}[torch["door"]]
+        door = {"a": "a, the shim: every memory function of torch.cuda", "b": "b, CUDAPluggableAllocator"}[
+            torch["door"]
+        ]
         lines.append(f"  door: {door}")
         lines.append(f"  shim: {torch['shim'] or 'none yet'}{'; ' + torch['why'] if torch['why'] else ''}")
     lines.append(f"cache: {found['cache'] or 'no safe folder'}")
     lines.append(f"asked for by: {found['asked_by'] or 'nothing (GAPLESS=1, backend:gapless or gapless run would)'}")
-    lines.append("settings in force:" if found["settings"] else "settings in force: the defaults (gapless conf lists them)")
+    lines.append(
+        "settings in force:" if found["settings"] else "settings in force: the defaults (gapless conf lists them)"
+    )
     lines += [f"  {item['key']} = {item['value']} (from {item['from']})" for item in found["settings"]]
     return lines
 

@@ -1,14 +1,27 @@
 """libgapless.so through ctypes: where it lies, its prototypes, its messages.
 
-The library is the one inside the package; ``GAPLESS_LIBRARY`` names another file (a build folder's, for development).  One
-copy is loaded into a process, so everything that uses it shares one default heap.
+The library is the one inside the package; ``GAPLESS_LIBRARY`` names another file (a build folder's, for development).
+One copy is loaded into a process, so everything that uses it shares one default heap.
 """
+
 import contextlib
 import ctypes
 import os
 import threading
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
-                    c_uint64, c_void_p)
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import error
@@ -26,32 +39,66 @@ class PoolId(Structure):
 class HeapOptions(Structure):
     """gap_heap_options."""
 
-    _fields_ = [("size", c_size_t), ("backend", c_int), ("flags", c_uint), ("device_count", c_int),
-                ("device_bytes", c_uint64), ("conf", c_char_p)]
+    _fields_ = [
+        ("size", c_size_t),
+        ("backend", c_int),
+        ("flags", c_uint),
+        ("device_count", c_int),
+        ("device_bytes", c_uint64),
+        ("conf", c_char_p),
+    ]
 
 
 class UsageStruct(Structure):
     """gap_usage."""
 
-    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
-        "live_bytes", "requested_bytes", "pending_bytes", "held_bytes", "idle_returnable_bytes", "idle_stuck_bytes",
-        "peak_live_bytes", "peak_held_bytes", "cap_bytes", "largest_servable_bytes", "card_free_bytes",
-        "card_total_bytes")]
+    _fields_ = [("size", c_size_t)] + [
+        (name, c_uint64)
+        for name in (
+            "live_bytes",
+            "requested_bytes",
+            "pending_bytes",
+            "held_bytes",
+            "idle_returnable_bytes",
+            "idle_stuck_bytes",
+            "peak_live_bytes",
+            "peak_held_bytes",
+            "cap_bytes",
+            "largest_servable_bytes",
+            "card_free_bytes",
+            "card_total_bytes",
+        )
+    ]
 
 
 class EventStruct(Structure):
     """gap_event."""
 
-    _fields_ = [("kind", c_int), ("device", c_int), ("addr", c_uint64), ("bytes", c_uint64), ("requested", c_uint64),
-                ("stream", c_uint64), ("pool", PoolId)]
+    _fields_ = [
+        ("kind", c_int),
+        ("device", c_int),
+        ("addr", c_uint64),
+        ("bytes", c_uint64),
+        ("requested", c_uint64),
+        ("stream", c_uint64),
+        ("pool", PoolId),
+    ]
 
 
 class BlockStruct(Structure):
     """gap_block."""
 
-    _fields_ = [("addr", c_uint64), ("bytes", c_uint64), ("requested", c_uint64), ("stream", c_uint64),
-                ("pool", PoolId), ("state", c_int), ("is_large", c_int), ("segment", c_uint64),
-                ("segment_bytes", c_uint64)]
+    _fields_ = [
+        ("addr", c_uint64),
+        ("bytes", c_uint64),
+        ("requested", c_uint64),
+        ("stream", c_uint64),
+        ("pool", PoolId),
+        ("state", c_int),
+        ("is_large", c_int),
+        ("segment", c_uint64),
+        ("segment_bytes", c_uint64),
+    ]
 
 
 OOM_FN = CFUNCTYPE(c_int, c_void_p, c_int, c_uint64, c_uint64)
@@ -147,7 +194,7 @@ def address(name: str, loaded: Optional[ctypes.CDLL] = None) -> int:
 
 
 def version() -> str:
-    """"0.1.0": of the library."""
+    """ "0.1.0": of the library."""
     return library().gap_version().decode()
 
 

@@ -1,4 +1,5 @@
 """Door (b): torch's CUDAPluggableAllocator over functions of libgapless.so, with every hook set."""
+
 import ctypes
 import os
 from types import ModuleType
@@ -19,7 +20,8 @@ _HOOKS = (
     ("set_end_allocate_to_pool_fn", "gap_torch_end_pool"),
     ("set_release_pool", "gap_torch_release_pool"),
 )
-_THROW = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"  # c10::detail::torchCheckFail(const char*, const char*, unsigned, const char*)
+# c10::detail::torchCheckFail(const char*, const char*, unsigned, const char*)
+_THROW = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 
 
 class Refused(Exception):
@@ -72,7 +74,7 @@ class Pluggable:
         self._swapped = True
 
     def started(self) -> str:
-        """"" when it serves, else why not."""
+        """ "" when it serves, else why not."""
         return "" if self._swapped else "it was not asked in time"
 
     def serving(self) -> bool:

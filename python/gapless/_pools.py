@@ -1,4 +1,5 @@
 """gapless.pool(): a private pool by the means of whoever allocates in this process."""
+
 import sys
 from typing import Any, Optional, Tuple
 
@@ -12,6 +13,7 @@ class TorchPool:
 
     def __init__(self, torch: Any, tag: Optional[str], contiguous: bool, device: Any) -> None:
         from . import _torch
+
         torch.cuda.init()
         self.tag, self.device = tag, device
         self.mem_pool = torch.cuda.MemPool()

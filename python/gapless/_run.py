@@ -1,9 +1,10 @@
 """gapless run PROGRAM ARGS...: a program with GAPLESS=1, and its children too.
 
-PROGRAM is a Python script, ``-m MODULE``, ``-c CODE`` or any executable (python3, torchrun, ...).  Where this package is installed, the
-.pth file beside it does the rest in every Python that it starts; elsewhere (a source tree, another interpreter of the same
-machine) a folder in PYTHONPATH does.
+PROGRAM is a Python script, ``-m MODULE``, ``-c CODE`` or any executable (python3, torchrun, ...).  Where this package
+is installed, the .pth file beside it does the rest in every Python that it starts; elsewhere (a source tree, another
+interpreter of the same machine) a folder in PYTHONPATH does.
 """
+
 import os
 import shutil
 import sys
@@ -14,8 +15,8 @@ from ._say import say
 
 USAGE = """usage: gapless run [--conf STRING] PROGRAM [ARGUMENTS]
 
-Runs a program with gapless as PyTorch's allocator.  PROGRAM is a Python script, -m MODULE, -c CODE, or an executable such as
-python3 or torchrun.  --conf STRING is put into GAPLESS_CONF ("max_memory:90%,reserve:1G"; see gapless conf).
+Runs a program with gapless as PyTorch's allocator.  PROGRAM is a Python script, -m MODULE, -c CODE, or an executable
+such as python3 or torchrun.  --conf STRING is put into GAPLESS_CONF ("max_memory:90%,reserve:1G"; see gapless conf).
 """
 
 
@@ -63,7 +64,7 @@ def main(arguments: List[str]) -> int:
         return 2
     command = command_of(arguments)
     if command is None:
-        say(f"run: there is no program \"{arguments[0]}\"")
+        say(f'run: there is no program "{arguments[0]}"')
         return 127
     sys.stdout.flush()
     try:

@@ -1,4 +1,5 @@
 """Lines for a person, on standard error.  The library's own lines look the same (gap_torch_log)."""
+
 import sys
 
 

@@ -1,7 +1,9 @@
-"""Door (a): a C++ subclass of torch's CUDAAllocator, compiled on first use against the installed torch and kept in a cache.
+"""Door (a): a C++ subclass of torch's CUDAAllocator, compiled on first use against the installed torch and kept in a
+cache.
 
 shim/torch/README.md is the agreement about sources, flags and entry points.
 """
+
 import ctypes
 import glob
 import hashlib
@@ -11,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from types import ModuleType
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -46,13 +48,19 @@ class Torch(NamedTuple):
     @classmethod
     def of(cls, torch: ModuleType) -> "Torch":
         """From an imported torch."""
-        return cls(os.path.dirname(torch.__file__ or ""), str(torch.__version__), str(torch.version.git_version),
-                   str(torch.version.cuda), int(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)))
+        return cls(
+            os.path.dirname(torch.__file__ or ""),
+            str(torch.__version__),
+            str(torch.version.git_version),
+            str(torch.version.cuda),
+            int(getattr(torch._C, "_GLIBCXX_USE_CXX11_ABI", True)),
+        )
 
     @classmethod
     def on_disk(cls) -> "Optional[Torch]":
         """Without importing it; None where there is none."""
         from importlib.util import find_spec
+
         spec = find_spec("torch")
         if spec is None or not spec.origin:
             return None
@@ -85,7 +93,8 @@ def compiler() -> Optional[List[str]]:
 
 
 def cuda_includes(torch: Torch) -> List[str]:
-    """Folders with cuda_runtime_api.h, which no torch wheel carries itself, and crt/host_defines.h; [] where there are none.
+    """Folders with cuda_runtime_api.h, which no torch wheel carries itself, and crt/host_defines.h; [] where there are
+    none.
 
     pip installs the former with torch and the latter with CUDA's compiler only: where it is missing ours stands in.
     """
@@ -127,24 +136,38 @@ def plan(torch: Torch) -> Plan:
         raise NoShim("no C++ compiler is found (CXX, c++, g++, clang++)")
     cuda = cuda_includes(torch)
     if not cuda:
-        raise NoShim("cuda_runtime_api.h is found nowhere (CUDA_HOME, the package nvidia-cuda-runtime, /usr/local/cuda)")
+        raise NoShim(
+            "cuda_runtime_api.h is found nowhere (CUDA_HOME, the package nvidia-cuda-runtime, /usr/local/cuda)"
+        )
     include = os.path.join(torch.root, "include")
     files = sorted(glob.glob(os.path.join(sources(), "*.cpp")))
     headers = [os.path.join(include, name) for name in _HEADERS]
-    ours = sorted(glob.glob(os.path.join(sources(), "*.h")) + glob.glob(os.path.join(_library.include(), "gapless", "*.h")))
+    ours = sorted(
+        glob.glob(os.path.join(sources(), "*.h")) + glob.glob(os.path.join(_library.include(), "gapless", "*.h"))
+    )
     if not files or not all(map(os.path.isfile, headers)):
         raise NoShim("the shim's sources or torch's headers are missing")
     job = _job(torch, command, files, [_library.include()], [include, *cuda])
-    key = json.dumps([ABI, torch, _compiler_version(command), job["standards"], job["compile"], _library.version(),
-                      _digest(files + headers + ours)])
+    key = json.dumps(
+        [
+            ABI,
+            torch,
+            _compiler_version(command),
+            job["standards"],
+            job["compile"],
+            _library.version(),
+            _digest(files + headers + ours),
+        ]
+    )
     name = f"torch-{torch.version}-{hashlib.sha256(key.encode()).hexdigest()[:20]}"
     return Plan(name, job)
 
 
 def _compiler_version(command: List[str]) -> str:
     try:
-        result = subprocess.run([*command, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                timeout=10, check=True)
+        result = subprocess.run(
+            [*command, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=True
+        )
     except (OSError, subprocess.SubprocessError) as reason:
         raise NoShim(f"{command[0]} does not work: {reason}") from None
     return result.stdout.partition("\n")[0]
@@ -157,10 +180,28 @@ def _job(torch: Torch, command: List[str], files: List[str], own: List[str], sys
         "compiler": command,
         "sources": files,
         "standards": ["-std=c++20"] if release >= (2, 12) else ["-std=c++17", "-std=c++20"],
-        "compile": ["-O2", "-fPIC", "-fvisibility=hidden", "-fno-plt", "-DNDEBUG", f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}",
-                    *(f"-I{path}" for path in own), *(part for path in system for part in ("-isystem", path))],
-        "link": ["-shared", f"-L{library}", "-lgapless", f"-L{lib}", "-lc10", "-lc10_cuda", "-Wl,-z,nodelete,-z,relro,-z,now",
-                 f"-Wl,-rpath,{library}:{lib}", "-ldl", "-lpthread"],
+        "compile": [
+            "-O2",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-fno-plt",
+            "-DNDEBUG",
+            f"-D_GLIBCXX_USE_CXX11_ABI={torch.abi}",
+            *(f"-I{path}" for path in own),
+            *(part for path in system for part in ("-isystem", path)),
+        ],
+        "link": [
+            "-shared",
+            f"-L{library}",
+            "-lgapless",
+            f"-L{lib}",
+            "-lc10",
+            "-lc10_cuda",
+            "-Wl,-z,nodelete,-z,relro,-z,now",
+            f"-Wl,-rpath,{library}:{lib}",
+            "-ldl",
+            "-lpthread",
+        ],
     }
 
 
@@ -195,7 +236,9 @@ def obtain(torch: Torch) -> str:
         return path
     folder = _cache.folder()
     if folder is None:
-        raise NoShim("no safe folder to keep the shim in (GAPLESS_CACHE, XDG_CACHE_HOME, the home, the temporary folder)")
+        raise NoShim(
+            "no safe folder to keep the shim in (GAPLESS_CACHE, XDG_CACHE_HOME, the home, the temporary folder)"
+        )
     library, failed, _, log = _paths(folder, made.name)
     if _failed(failed):
         raise NoShim(f"the shim did not compile against PyTorch {torch.version} (see {log})")
@@ -229,11 +272,18 @@ def _start(made: Plan, folder: str, lock: str) -> Optional[subprocess.Popen]:
     try:
         library, failed, _, log = _paths(folder, made.name)
         job = os.path.join(folder, f".{made.name}.{os.getpid()}.json")
-        with open(os.open(job, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8") as file:
+        with open(
+            os.open(job, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
+        ) as file:
             json.dump({**made.job, "library": library, "failed": failed, "log": log}, file)
-        return subprocess.Popen([sys.executable, "-I", "-S", os.path.join(_library.PACKAGE, "_build.py"), job],
-                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                start_new_session=True, pass_fds=(descriptor,))
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", os.path.join(_library.PACKAGE, "_build.py"), job],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(descriptor,),
+        )
     finally:
         os.close(descriptor)
 
@@ -294,7 +344,7 @@ class Shim:
             raise Refused("the program chose the allocator 'pluggable' itself")
 
     def started(self) -> str:
-        """"" when it serves, else why not."""
+        """ "" when it serves, else why not."""
         if self._library.gapless_torch_state() != _FAILED:
             return ""
         return (self._library.gapless_torch_reason() or b"").decode(errors="replace") or "the driver says no"

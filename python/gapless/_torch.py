@@ -1,8 +1,10 @@
 """Switching gapless on inside PyTorch: when, by which door, and what the settings become.
 
-Nothing is decided before CUDA starts (torch._C._cuda_init), because a program may write os.environ until then, and because a
-process that never uses CUDA should neither compile nor fork with a driver open.  gapless.enable() decides at once.
+Nothing is decided before CUDA starts (torch._C._cuda_init), because a program may write os.environ until then, and
+because a process that never uses CUDA should neither compile nor fork with a driver open.  gapless.enable() decides at
+once.
 """
+
 import os
 import sys
 import threading
@@ -56,6 +58,7 @@ def _wrap_start(torch: ModuleType, start: Callable[..., Any]) -> Callable[..., A
         result = start(*arguments)
         _after_start()
         return result
+
     return _cuda_init
 
 
@@ -65,6 +68,7 @@ def _wrap_setter(torch: ModuleType, setter: Callable[[str], Any]) -> Callable[[s
             return setter(settings)
         configure(settings)
         return _tell_parsers(setter, settings)
+
     return set_allocator_settings
 
 
@@ -157,6 +161,7 @@ def _stay_out(reason: str) -> None:
 def _open(torch: ModuleType) -> bool:
     """Opens a door; False, with a line, when torch's own allocator has to stay."""
     from ._doors import open_door
+
     chosen = torch._C._cuda_getAllocatorBackend()
     if chosen != "native":
         _stay_out(f"the program chose the allocator '{chosen}' itself")
@@ -183,6 +188,7 @@ def _show_settings() -> None:
 def enable() -> bool:
     """See gapless.enable()."""
     from . import _hook
+
     if _environment.switch() is False:
         say(f"not used: {_environment.SWITCH}={os.environ[_environment.SWITCH]} is set; PyTorch's own allocator stays")
         return False

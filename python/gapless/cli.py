@@ -1,4 +1,6 @@
-"""The command `gapless`: `run` and what `info` adds are Python's; every other subcommand is the program inside the package."""
+"""The command `gapless`: `run` and what `info` adds are Python's; every other subcommand is the program inside the
+package."""
+
 import os
 import subprocess
 import sys
@@ -15,7 +17,9 @@ def binary() -> str:
 
 def _help() -> int:
     code = subprocess.call([binary(), "help"])
-    sys.stdout.write("\nfrom Python:\n  run      a program with gapless as PyTorch's allocator: gapless run python3 train.py\n")
+    sys.stdout.write(
+        "\nfrom Python:\n  run      a program with gapless as PyTorch's allocator: gapless run python3 train.py\n"
+    )
     return code
 
 
@@ -24,9 +28,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["run"] or words == ["help", "run"]:
         from . import _run
+
         return _run.main(words[1:] if words[0] == "run" else ["--help"])
     if words[:1] == ["info"]:
         from . import _info
+
         return _info.main(words[1:])
     if not os.access(binary(), os.X_OK):
         say(f"{binary()} is not there; GAPLESS_COMMAND may name it")

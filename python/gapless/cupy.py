@@ -1,8 +1,10 @@
 """CuPy's device memory from gapless: ``gapless.cupy.enable()``.
 
-The heap is the default heap, so PyTorch under gapless and CuPy share their idle pages.  As with CuPy's own pool, memory belongs to the
-stream that is current at its allocation, and use on another stream must have ended (or be waited for) when the array is freed.
+The heap is the default heap, so PyTorch under gapless and CuPy share their idle pages.  As with CuPy's own pool, memory
+belongs to the stream that is current at its allocation, and use on another stream must have ended (or be waited for)
+when the array is freed.
 """
+
 from typing import Any
 
 from ._say import say
@@ -33,6 +35,7 @@ class _Memory:
 def malloc(size: int) -> Any:
     """What cupy.cuda.set_allocator wants: a MemoryPointer on the current device and stream."""
     import cupy
+
     device = cupy.cuda.device.get_device_id()
     owner = _Memory(default_heap(), size, device, cupy.cuda.get_current_stream().ptr)
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(owner.address, size, owner, device), 0)
@@ -41,6 +44,7 @@ def malloc(size: int) -> Any:
 def enable() -> None:
     """Every array that CuPy makes from now on lies in gapless' memory; NotSupportedError where there is no driver."""
     import cupy
+
     default_heap()
     cupy.cuda.set_allocator(malloc)
 
@@ -48,4 +52,5 @@ def enable() -> None:
 def disable() -> None:
     """Back to CuPy's own pool; arrays that live stay valid."""
     import cupy
+
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)

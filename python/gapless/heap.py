@@ -1,4 +1,5 @@
 """Heaps: the C interface as Python objects, for CUDA, for host memory and for a simulated card."""
+
 import ctypes
 import threading
 import weakref
@@ -14,8 +15,16 @@ _BACKENDS = {"cuda": 0, "host": 1, "sim": 2}
 _NO_ENVIRONMENT, _NO_THREAD = 1, 2
 _POOL_PRIVATE, _POOL_SHARED, _POOL_CONTIGUOUS = 0, 1, 2
 _STATES = ("idle", "live", "pending", "hole")
-_EVENTS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
-           "segment_unmap", "oom")
+_EVENTS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+)
 _DEFAULT_POOL = (0, 0)
 
 
@@ -63,32 +72,56 @@ class Event(NamedTuple):
 
 
 def _block(raw: Any) -> Block:
-    return Block(raw.addr, raw.bytes, raw.requested, raw.stream, (raw.pool.first, raw.pool.second), _STATES[raw.state],
-                 bool(raw.is_large), raw.segment, raw.segment_bytes)
+    return Block(
+        raw.addr,
+        raw.bytes,
+        raw.requested,
+        raw.stream,
+        (raw.pool.first, raw.pool.second),
+        _STATES[raw.state],
+        bool(raw.is_large),
+        raw.segment,
+        raw.segment_bytes,
+    )
 
 
 def _event(raw: Any) -> Event:
-    return Event(_EVENTS[raw.kind], raw.device, raw.addr, raw.bytes, raw.requested, raw.stream,
-                 (raw.pool.first, raw.pool.second))
+    return Event(
+        _EVENTS[raw.kind], raw.device, raw.addr, raw.bytes, raw.requested, raw.stream, (raw.pool.first, raw.pool.second)
+    )
 
 
 class Heap:
     """An allocator over every device of a backend.
 
-    ``backend`` is ``"cuda"``, ``"host"`` (host memory that behaves like a device; addresses may be dereferenced) or ``"sim"``
-    (accounting only, any size).  ``devices`` and ``device_bytes`` describe the last two.  ``conf`` is applied over the
-    environment's variables, which ``environment=False`` leaves out; ``threads=False`` starts no page maker.
+    ``backend`` is ``"cuda"``, ``"host"`` (host memory that behaves like a device; addresses may be dereferenced) or
+    ``"sim"`` (accounting only, any size).  ``devices`` and ``device_bytes`` describe the last two.  ``conf`` is applied
+    over the environment's variables, which ``environment=False`` leaves out; ``threads=False`` starts no page maker.
 
     A heap is also a context manager that closes itself.
     """
 
-    def __init__(self, backend: str = "cuda", *, devices: int = 0, device_bytes: int = 0, conf: Optional[str] = None,
-                 environment: bool = True, threads: bool = True) -> None:
+    def __init__(
+        self,
+        backend: str = "cuda",
+        *,
+        devices: int = 0,
+        device_bytes: int = 0,
+        conf: Optional[str] = None,
+        environment: bool = True,
+        threads: bool = True,
+    ) -> None:
         if backend not in _BACKENDS:
             raise ValueError(f"backend {backend!r}: one of {', '.join(_BACKENDS)}")
         flags = (0 if environment else _NO_ENVIRONMENT) | (0 if threads else _NO_THREAD)
-        options = _library.HeapOptions(ctypes.sizeof(_library.HeapOptions), _BACKENDS[backend], flags, devices,
-                                       device_bytes, conf.encode() if conf is not None else None)
+        options = _library.HeapOptions(
+            ctypes.sizeof(_library.HeapOptions),
+            _BACKENDS[backend],
+            flags,
+            devices,
+            device_bytes,
+            conf.encode() if conf is not None else None,
+        )
         handle = c_void_p()
         with _library.messages() as lines:
             code = library().gap_heap_create(byref(options), byref(handle))
@@ -116,7 +149,8 @@ class Heap:
         return self._handle
 
     def close(self) -> None:
-        """Gives everything back to the driver; live blocks become invalid.  The default heap only lets go of its handle."""
+        """Gives everything back to the driver; live blocks become invalid.  The default heap only lets go of its
+        handle."""
         self._handle = None
         if self._finalizer:
             self._finalizer()
@@ -134,11 +168,13 @@ class Heap:
 
     # ---- blocks ----
 
-    def alloc(self, size: int, device: int = 0, stream: int = 0, pool: "Union[HeapPool, Tuple[int, int], None]" = None) -> int:
+    def alloc(
+        self, size: int, device: int = 0, stream: int = 0, pool: "Union[HeapPool, Tuple[int, int], None]" = None
+    ) -> int:
         """Allocates ``size`` bytes in order of ``stream`` (a driver handle) and returns the address; 0 bytes give 0.
 
-        Without ``pool`` the pool is the innermost ``with`` block of this thread over a :class:`HeapPool` of this heap and
-        device, else the default pool.  :class:`OutOfMemoryError` says why.
+        Without ``pool`` the pool is the innermost ``with`` block of this thread over a :class:`HeapPool` of this heap
+        and device, else the default pool.  :class:`OutOfMemoryError` says why.
         """
         if size < 0:
             raise ValueError("a size is not negative")
@@ -167,7 +203,9 @@ class Heap:
 
     # ---- pools and limits ----
 
-    def pool(self, tag: Optional[str] = None, contiguous: bool = False, device: int = 0, shared: bool = True) -> "HeapPool":
+    def pool(
+        self, tag: Optional[str] = None, contiguous: bool = False, device: int = 0, shared: bool = True
+    ) -> "HeapPool":
         """A private pool; see :class:`HeapPool`."""
         return HeapPool(self, tag, contiguous, device, shared)
 
@@ -203,7 +241,8 @@ class Heap:
         _library.check_said(code, lines)
 
     def reload_environment(self) -> None:
-        """Reads PYTORCH_CUDA_ALLOC_CONF, GAPLESS_CONF and the like again; what was configured by hand stays above them."""
+        """Reads PYTORCH_CUDA_ALLOC_CONF, GAPLESS_CONF and the like again; what was configured by hand stays above
+        them."""
         check(library().gap_configure(self._heap, None), "reload_environment")
 
     def conf_value(self, key: str) -> str:
@@ -215,12 +254,15 @@ class Heap:
     # ---- callbacks ----
 
     def on_oom(self, function: Optional[Callable[[int, int, int], bool]]) -> None:
-        """``function(device, stream, bytes)`` is called where a request found no memory; True: something was freed, try again."""
+        """``function(device, stream, bytes)`` is called where a request found no memory; True: something was freed, try
+        again."""
+
         def call(_arg: Any, device: int, stream: int, size: int) -> int:
             try:
                 return 1 if function and function(device, stream, size) else 0
             except Exception:  # pylint: disable=broad-except
                 return 0
+
         callback = _library.OOM_FN(call) if function else _library.OOM_FN()
         check(library().gap_set_oom(self._heap, callback, None), "on_oom")
         self._callbacks["oom"] = callback  # the library keeps the address only
@@ -236,6 +278,7 @@ class Heap:
         def call(_arg: Any, event: Any) -> None:
             if function:
                 function(_event(event.contents))
+
         callback = _library.EVENT_FN(call) if function else _library.EVENT_FN()
         check(library().gap_set_events(self._heap, callback, None), "on_event")
         self._callbacks["event"] = callback
@@ -255,6 +298,7 @@ class Heap:
         def keep(_arg: Any, name: bytes, value: int) -> int:
             found[name.decode()] = value
             return 0
+
         check(library().gap_stats(self._heap, device, _library.STAT_FN(keep), None), "stats")
         return found
 
@@ -279,6 +323,7 @@ class Heap:
         def keep(_arg: Any, block: Any) -> int:
             found.append(_block(block.contents))
             return 0
+
         check(library().gap_walk(self._heap, device, _library.BLOCK_FN(keep), None), "blocks")
         return found
 
@@ -319,9 +364,9 @@ class Heap:
 class HeapPool:
     """A private pool of a heap: its blocks lie apart from others'.
 
-    In a ``with`` block, allocations of this thread on this heap and device come from it.  Idle pages serve everybody when
-    ``shared``, else only this pool until it is closed.  ``contiguous``: every block lies inside one driver allocation.
-    The pool ends with :meth:`close`, or with the object; live blocks stay valid until they are freed.
+    In a ``with`` block, allocations of this thread on this heap and device come from it.  Idle pages serve everybody
+    when ``shared``, else only this pool until it is closed.  ``contiguous``: every block lies inside one driver
+    allocation. The pool ends with :meth:`close`, or with the object; live blocks stay valid until they are freed.
     """
 
     def __init__(self, heap: Heap, tag: Optional[str], contiguous: bool, device: int, shared: bool) -> None:

@@ -1,11 +1,13 @@
-"""Numba's device memory from gapless: ``NUMBA_CUDA_MEMORY_MANAGER=gapless.numba``, or ``gapless.numba.enable()`` before CUDA starts.
+"""Numba's device memory from gapless: ``NUMBA_CUDA_MEMORY_MANAGER=gapless.numba``, or ``gapless.numba.enable()`` before
+CUDA starts.
 
 A plugin of Numba's external memory management, over the default heap that PyTorch and CuPy under gapless use too.
 
-Numba does not say on which stream it will use an array.  So arrays belong to a stream of the manager's own, on which nothing else runs,
-and are freed behind an event on the legacy default stream, which waits for all work of the context's blocking streams (Numba makes
-no others): memory is used again only after that.
+Numba does not say on which stream it will use an array.  So arrays belong to a stream of the manager's own, on which
+nothing else runs, and are freed behind an event on the legacy default stream, which waits for all work of the context's
+blocking streams (Numba makes no others): memory is used again only after that.
 """
+
 import contextlib
 import ctypes
 import weakref
@@ -29,8 +31,8 @@ def _number(handle: Any) -> int:
 
 
 def _pointer(address: int) -> Any:
-    binding = getattr(driver, "binding", None)
-    return binding.CUdeviceptr(address) if hasattr(binding, "CUdeviceptr") else ctypes.c_uint64(address)
+    make = getattr(getattr(driver, "binding", None), "CUdeviceptr", ctypes.c_uint64)
+    return make(address)
 
 
 def _finalizer(heap: Heap, address: int) -> Callable[[], None]:
@@ -39,6 +41,7 @@ def _finalizer(heap: Heap, address: int) -> Callable[[], None]:
             heap.free(address, _LEGACY_STREAM)
         except Exception as reason:  # pylint: disable=broad-except
             say(f"Numba: {reason}")
+
     return free
 
 
@@ -61,8 +64,12 @@ class GaplessManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         """Device memory of the current context's device."""
         heap = default_heap()
         address = heap.alloc(size, int(self.context.device.id), self._owner(), pool=(0, 0))
-        pointer = cuda.MemoryPointer(weakref.proxy(self.context), _pointer(address), size,
-                                     finalizer=_finalizer(heap, address) if address else None)
+        pointer = cuda.MemoryPointer(
+            weakref.proxy(self.context),
+            _pointer(address),
+            size,
+            finalizer=_finalizer(heap, address) if address else None,
+        )
         return pointer
 
     def get_memory_info(self) -> Any:
@@ -72,7 +79,9 @@ class GaplessManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
 
     def get_ipc_handle(self, memory: Any) -> Any:
         """Mapped pages have no cudaIpc handle."""
-        raise NotImplementedError("gapless.numba shares no memory between processes; PyTorch's tensors under gapless can be")
+        raise NotImplementedError(
+            "gapless.numba shares no memory between processes; PyTorch's tensors under gapless can be"
+        )
 
     @contextlib.contextmanager
     def defer_cleanup(self) -> Iterator[None]:

@@ -1,4 +1,5 @@
 """What the tests of the Python package share.  GAP_BUILD names the build folder with the library and the command."""
+
 import os
 import pathlib
 import shutil
@@ -12,8 +13,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GAP_BUILD", ROOT / "build")).resolve()
 LIBRARY = BUILD / "libgapless.so"
 COMMAND = BUILD / "gapless"
-CONF_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GAPLESS_CONF", "GAPLESS",
-                  "GAPLESS_CACHE", "GAPLESS_DOOR", "XDG_CACHE_HOME", "PYTHONPATH", "CXX", "CUDA_HOME", "CUDA_PATH")
+CONF_VARIABLES = (
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "GAPLESS_CONF",
+    "GAPLESS",
+    "GAPLESS_CACHE",
+    "GAPLESS_DOOR",
+    "XDG_CACHE_HOME",
+    "PYTHONPATH",
+    "CXX",
+    "CUDA_HOME",
+    "CUDA_PATH",
+)
 
 os.environ.update(GAPLESS_LIBRARY=str(LIBRARY), GAPLESS_COMMAND=str(COMMAND), PYTHONDONTWRITEBYTECODE="1")
 for _name in CONF_VARIABLES:
@@ -48,8 +61,21 @@ class Site:
         self.cuda = cuda
         for path in (torch / "lib" / "libc10.so", torch / "lib" / "libc10_cuda.so", self.libraries / "libcuda.so.1"):
             path.parent.mkdir(exist_ok=True)
-            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o", str(path),
-                            f"-Wl,-soname,{path.name}"], input=b"int nothing;", check=True)
+            subprocess.run(
+                [
+                    os.environ.get("CC", "cc"),
+                    "-shared",
+                    "-fPIC",
+                    "-x",
+                    "c",
+                    "-",
+                    "-o",
+                    str(path),
+                    f"-Wl,-soname,{path.name}",
+                ],
+                input=b"int nothing;",
+                check=True,
+            )
 
     def environment(self, cache, **variables):
         """A clean environment with a cache of its own."""
@@ -61,8 +87,14 @@ class Site:
         """Runs a text of Python; the fake torch can be imported unless `torch` is false."""
         if torch:
             variables.setdefault("PYTHONPATH", str(self.fake_torch))
-        result = subprocess.run([str(self.python), *flags, "-c", textwrap.dedent(code)], capture_output=True, text=True,
-                                timeout=60, check=False, env=self.environment(cache, **variables))
+        result = subprocess.run(
+            [str(self.python), *flags, "-c", textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=self.environment(cache, **variables),
+        )
         if check and result.returncode:
             raise AssertionError(f"status {result.returncode}\n{result.stdout}\n{result.stderr}")
         return result
@@ -77,7 +109,9 @@ def site(tmp_path_factory):
 @pytest.fixture
 def run(site, tmp_path):
     """Site.run with a cache of the test's own."""
+
     def call(code, **arguments):
         cache = arguments.pop("cache", None) or tmp_path / "cache"
         return site.run(code, cache, **arguments)
+
     return call

@@ -1,4 +1,5 @@
 """The C interface through ctypes, on host memory and on a simulated card."""
+
 import ctypes
 import ctypes.util
 import gc
@@ -27,6 +28,7 @@ def test_every_prototype_is_exported():
 
 def test_every_function_of_the_header_has_a_prototype():
     import re
+
     text = (ROOT / "include" / "gapless" / "gapless.h").read_text()
     declared = set(re.findall(r"^GAP_API .*?\b(gap_\w+)\(", text, re.M))
     left_out = {"gap_malloc", "gap_mfree"}  # for programs that link the library
@@ -38,10 +40,16 @@ def test_struct_sizes_are_the_headers(tmp_path):
     import os
     import shutil
     import subprocess
+
     compiler = shutil.which(os.environ.get("CC", "cc"))
     assert compiler
-    names = {"gap_heap_options": _library.HeapOptions, "gap_usage": _library.UsageStruct, "gap_event": _library.EventStruct,
-             "gap_block": _library.BlockStruct, "gap_pool_id": _library.PoolId}
+    names = {
+        "gap_heap_options": _library.HeapOptions,
+        "gap_usage": _library.UsageStruct,
+        "gap_event": _library.EventStruct,
+        "gap_block": _library.BlockStruct,
+        "gap_pool_id": _library.PoolId,
+    }
     prints = "".join(f'printf("%zu\\n", sizeof({name}));' for name in names)
     source = tmp_path / "sizes.c"
     source.write_text(f'#include <stdio.h>\n#include "gapless/gapless.h"\nint main(void) {{ {prints} return 0; }}\n')
@@ -100,6 +108,7 @@ def test_oom_callback_frees(heap):
         seen.append((device, stream, size))
         heap.free(live.pop())
         return True
+
     heap.on_oom(give_back)
     address = heap.alloc(8 * MIB)
     assert seen == [(0, 0, 8 * MIB)] and address
@@ -149,7 +158,11 @@ def test_contiguous_pool_is_one_driver_allocation(heap):
     with heap.pool(contiguous=True) as pool:
         address = heap.alloc(12 * MIB)
     block = heap.find(address)[1]
-    assert block.pool == pool.id and block.segment <= address and address + block.bytes <= block.segment + block.segment_bytes
+    assert (
+        block.pool == pool.id
+        and block.segment <= address
+        and address + block.bytes <= block.segment + block.segment_bytes
+    )
     heap.free(address)
 
 
@@ -233,9 +246,11 @@ def test_without_a_driver():
 
 def test_many_threads(heap):
     """ctypes lets go of the interpreter's lock: callers wait for each other in the heap only."""
+
     def work(seed):
         for step in range(200):
             heap.free(heap.alloc((seed * 7919 + step * 104729) % (3 * MIB) + 1, device=seed % 2))
+
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
     for thread in threads:
         thread.start()

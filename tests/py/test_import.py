@@ -1,11 +1,14 @@
 """gapless and the import of torch: what asks, what torch's own parsers are shown, and when nothing is touched."""
+
 import pytest
 
 STAYS = "PyTorch's own allocator stays"
 ASKS = ("backend:gapless", "gapless", "caching_allocator", "pooled", "heuristic:1,nmalloc:3", "backend:pooled")
 
 
-@pytest.mark.parametrize("variable", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "GAPLESS_CONF"])
+@pytest.mark.parametrize(
+    "variable", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "GAPLESS_CONF"]
+)
 @pytest.mark.parametrize("string", ASKS)
 def test_torch_does_not_trip(run, variable, string):
     """There is no driver, so torch's allocator stays in the end, with one line; but nothing raises on the way."""
@@ -39,7 +42,7 @@ def test_users_string_stays_in_sight(run):
     """In os.environ, for children, and for C code after the import."""
     code = """
         import os, subprocess, torch
-        child = subprocess.run("echo $PYTORCH_CUDA_ALLOC_CONF", shell=True, capture_output=True, text=True).stdout.strip()
+        child = subprocess.run("echo $PYTORCH_CUDA_ALLOC_CONF", shell=True, capture_output=True, text=True).stdout[:-1]
         print(os.environ["PYTORCH_CUDA_ALLOC_CONF"], torch._C.getenv("PYTORCH_CUDA_ALLOC_CONF"), child)
         torch.cuda.init()
         print(torch._C.getenv("PYTORCH_CUDA_ALLOC_CONF"))
@@ -122,7 +125,10 @@ def test_the_programs_own_allocator_wins(run):
     """
     result = run(code, GAPLESS="1")
     assert result.stdout == "pluggable 1\n"
-    assert result.stderr == "gapless: not used: the program chose the allocator 'pluggable' itself; PyTorch's own allocator stays\n"
+    assert (
+        result.stderr
+        == "gapless: not used: the program chose the allocator 'pluggable' itself; PyTorch's own allocator stays\n"
+    )
 
 
 def test_enable_before_and_after(run):
@@ -167,3 +173,10 @@ def test_a_child_process_decides_for_itself(run):
                              capture_output=True, text=True).stdout, end="")
     """
     assert run(code, PYTORCH_CUDA_ALLOC_CONF="pooled").stdout == "1\n"
+
+
+def test_an_installation_without_its_library(run):
+    """Something is broken here; torch still starts."""
+    code = "import torch; torch.cuda.init(); print(torch._C.started)"
+    result = run(code, PYTORCH_CUDA_ALLOC_CONF="backend:gapless", GAPLESS_LIBRARY="/nowhere/libgapless.so")
+    assert result.stdout == "1\n" and STAYS in result.stderr and "Traceback" not in result.stderr

@@ -1,4 +1,5 @@
 """CuPy and Numba over the default heap, with the parts of both that are touched; the heap is on host memory."""
+
 import contextlib
 import gc
 import sys
@@ -35,8 +36,12 @@ def cupy(monkeypatch):
     made.stream = 0
     made.allocators = []
     made.cuda = types.SimpleNamespace(
-        device=types.SimpleNamespace(get_device_id=lambda: 0), UnownedMemory=Memory, MemoryPointer=lambda memory, offset: memory,
-        get_current_stream=lambda: types.SimpleNamespace(ptr=made.stream), set_allocator=made.allocators.append)
+        device=types.SimpleNamespace(get_device_id=lambda: 0),
+        UnownedMemory=Memory,
+        MemoryPointer=lambda memory, offset: memory,
+        get_current_stream=lambda: types.SimpleNamespace(ptr=made.stream),
+        set_allocator=made.allocators.append,
+    )
     made.get_default_memory_pool = lambda: types.SimpleNamespace(malloc="cupy's own")
     monkeypatch.setitem(sys.modules, "cupy", made)
     return made
@@ -44,6 +49,7 @@ def cupy(monkeypatch):
 
 def test_cupy(heap, cupy):
     import gapless.cupy
+
     gapless.cupy.enable()
     (malloc,) = cupy.allocators
     array = malloc(3 * MIB)
@@ -60,6 +66,7 @@ def test_cupy(heap, cupy):
 
 def test_cupy_memory_belongs_to_the_current_stream(heap, cupy):
     import gapless.cupy
+
     cupy.stream = 0
     array = gapless.cupy.malloc(MIB)
     assert heap.find(array.ptr)[1].stream == 0
@@ -69,6 +76,7 @@ def test_cupy_memory_belongs_to_the_current_stream(heap, cupy):
 def test_cupy_arrays_in_no_pool(heap, cupy):
     """A pool that Python code has entered is for its own blocks."""
     import gapless.cupy
+
     with heap.pool(tag="mine"):
         array = gapless.cupy.malloc(MIB)
     assert heap.find(array.ptr)[1].pool == (0, 0)
@@ -114,13 +122,19 @@ def numba(monkeypatch):
     cudadrv.driver, cuda.cudadrv = driver, cudadrv
     numba = types.ModuleType("numba")
     numba.cuda = cuda
-    for name, module in (("numba", numba), ("numba.cuda", cuda), ("numba.cuda.cudadrv", cudadrv), ("numba.cuda.cudadrv.driver", driver)):
+    for name, module in (
+        ("numba", numba),
+        ("numba.cuda", cuda),
+        ("numba.cuda.cudadrv", cudadrv),
+        ("numba.cuda.cudadrv.driver", driver),
+    ):
         monkeypatch.setitem(sys.modules, name, module)
     return cuda
 
 
 def test_numba(heap, numba):
     import gapless.numba
+
     gapless.numba.enable()
     (plugin,) = numba.managers
     assert plugin is gapless.numba._numba_memory_manager

@@ -1,4 +1,5 @@
 """Fork, exit, threads at the import: the life of a process that uses the package."""
+
 import gapless
 import pytest
 
@@ -7,6 +8,7 @@ MIB = 1 << 20
 
 def test_heap_after_fork():
     import os
+
     with gapless.Heap("host", device_bytes=64 * MIB, environment=False) as heap:
         address = heap.alloc(MIB)
         child = os.fork()
@@ -111,4 +113,6 @@ def test_os_environ_stays_a_mapping(run):
         print(len(seen), type(os.environ).__name__)
     """
     assert run(code, torch=False).stdout.splitlines() == [
-        "['GAPLESS_CONF', 'PYTORCH_ALLOC_CONF', 'PYTORCH_ALLOC_CONF', 'PYTORCH_ALLOC_CONF', 'GAPLESS_CONF']", "5 _Environ"]
+        "['GAPLESS_CONF', 'PYTORCH_ALLOC_CONF', 'PYTORCH_ALLOC_CONF', 'PYTORCH_ALLOC_CONF', 'GAPLESS_CONF']",
+        "5 _Environ",
+    ]

@@ -1,4 +1,6 @@
-"""The .pth file's rules: silent and cheap when nothing asks, nothing imported, no exception escapes, torch found as before."""
+"""The .pth file's rules: silent and cheap when nothing asks, nothing imported, no exception escapes, torch found as
+before."""
+
 import pathlib
 import subprocess
 import time
@@ -34,6 +36,7 @@ def test_switched_off_leaves_nothing(run):
 def test_takes_less_than_a_fifth_of_a_millisecond():
     """The line as site.py runs it, in processor time, since other programs share the machine."""
     import sys
+
     line, finders = PTH.read_text(), list(sys.meta_path)
     times = []
     for _ in range(100):
@@ -48,6 +51,7 @@ def test_takes_less_than_a_fifth_of_a_millisecond():
 
 def test_switched_off_takes_less_still(monkeypatch):
     import sys
+
     line, finders = PTH.read_text(), list(sys.meta_path)
     monkeypatch.setenv("GAPLESS", "0")
     exec(line, {})
@@ -57,6 +61,7 @@ def test_switched_off_takes_less_still(monkeypatch):
 def test_cost_of_other_imports():
     """What the finder adds to an import of something else."""
     import sys
+
     finders = list(sys.meta_path)
     try:
         exec(PTH.read_text(), {})

@@ -1,4 +1,5 @@
 """The launcher and the command."""
+
 import json
 import os
 import subprocess
@@ -13,10 +14,18 @@ SHOW = "import os, sys; print(os.environ['GAPLESS'], os.environ.get('GAPLESS_CON
 @pytest.fixture
 def gapless(site, tmp_path):
     """Runs `gapless ARGUMENTS` in the environment where it is installed."""
+
     def call(*arguments, python=None, **variables):
         environ = site.environment(tmp_path / "cache", PATH=f"{site.python.parent}:{os.environ['PATH']}", **variables)
-        return subprocess.run([str(python or site.python), "-m", "gapless", *map(str, arguments)], env=environ, capture_output=True,
-                              text=True, timeout=60, check=False)
+        return subprocess.run(
+            [str(python or site.python), "-m", "gapless", *map(str, arguments)],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
     return call
 
 
@@ -68,16 +77,25 @@ def test_without_the_pth_file(site, tmp_path):
     """From a source tree: a folder in PYTHONPATH hooks torch, and an own sitecustomize still runs."""
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     code = "import torch; torch.cuda.init(); print(torch._C.started)"
-    environ = site.environment(tmp_path / "cache",
-                               PYTHONPATH=os.pathsep.join([str(ROOT / "python"), str(tmp_path), str(site.fake_torch)]))
-    result = subprocess.run([sys.executable, "-m", "gapless", "run", sys.executable, "-c", code], env=environ, check=False,
-                            capture_output=True, text=True, timeout=60)
+    environ = site.environment(
+        tmp_path / "cache", PYTHONPATH=os.pathsep.join([str(ROOT / "python"), str(tmp_path), str(site.fake_torch)])
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "gapless", "run", sys.executable, "-c", code],
+        env=environ,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert result.stdout.splitlines() == ["mine", "mine", "1"], result.stderr  # the launcher's, and the program's
     assert result.stderr.count("PyTorch's own allocator stays") == 1
 
 
 def test_other_subcommands_are_the_programs(gapless):
-    expected = subprocess.run([str(COMMAND), "conf", "max_split_size_mb:1"], capture_output=True, text=True, check=False)
+    expected = subprocess.run(
+        [str(COMMAND), "conf", "max_split_size_mb:1"], capture_output=True, text=True, check=False
+    )
     result = gapless("conf", "max_split_size_mb:1")
     assert (result.stdout, result.stderr, result.returncode) == (expected.stdout, expected.stderr, expected.returncode)
     assert result.returncode == 1 and gapless("replai").returncode == 2
@@ -85,10 +103,17 @@ def test_other_subcommands_are_the_programs(gapless):
 
 
 def test_info(gapless, site):
-    text = gapless("info", PYTHONPATH=str(site.fake_torch), CUDA_HOME=str(site.cuda),
-                   GAPLESS_CONF="gapless,max_memory:90%").stdout
-    for words in ("gapless 0.1.0", "PyTorch: 2.11.0+fake (CUDA 13.0)", "door: a", "none yet; compiled at the first start",
-                  "asked for by: GAPLESS_CONF", "max_memory = 90% (from GAPLESS_CONF)"):
+    text = gapless(
+        "info", PYTHONPATH=str(site.fake_torch), CUDA_HOME=str(site.cuda), GAPLESS_CONF="gapless,max_memory:90%"
+    ).stdout
+    for words in (
+        "gapless 0.1.0",
+        "PyTorch: 2.11.0+fake (CUDA 13.0)",
+        "door: a",
+        "none yet; compiled at the first start",
+        "asked for by: GAPLESS_CONF",
+        "max_memory = 90% (from GAPLESS_CONF)",
+    ):
         assert words in text, text
 
 

@@ -1,4 +1,6 @@
-"""Everything around the shim, with one over host memory in its place: building, the cache, the doors, the life of a process."""
+"""Everything around the shim, with one over host memory in its place: building, the cache, the doors, the life of a
+process."""
+
 import os
 import pathlib
 import shutil
@@ -25,7 +27,10 @@ def library():
     for name in ("fake_settings", "fake_pool"):
         getattr(found, name).restype = ctypes.c_char_p
     return found
-torch._C.on_start.append(lambda: _torch.state.door is not None and _torch.state.door.name == "a" and library().fake_start())
+def start():
+    if _torch.state.door is not None and _torch.state.door.name == "a":
+        library().fake_start()
+torch._C.on_start.append(start)
 """
 
 
@@ -39,17 +44,25 @@ class Machine:
         shutil.copytree(ROOT / "tests" / "py" / "fake_shim", self.shim)
 
     def variables(self, **variables):
-        return {"CUDA_HOME": str(self.site.cuda), "LD_LIBRARY_PATH": str(self.site.libraries), "FAKE_SHIM": str(self.shim),
-                "GAPLESS": "1", **variables}
+        return {
+            "CUDA_HOME": str(self.site.cuda),
+            "LD_LIBRARY_PATH": str(self.site.libraries),
+            "FAKE_SHIM": str(self.shim),
+            "GAPLESS": "1",
+            **variables,
+        }
 
     def run(self, code, **arguments):
         import textwrap
+
         return self.site.run(START + textwrap.dedent(code), self.cache, **self.variables(**arguments))
 
     def compiler(self, name, body=""):
         """A C++ compiler that first does something, and notes that it was called to compile."""
         path = self.folder / name
-        path.write_text(f'#!/bin/sh\ncase "$*" in *" -c "*) echo x >>"{self.folder}/compiled";; esac\n{body}\nexec c++ "$@"\n')
+        path.write_text(
+            f'#!/bin/sh\ncase "$*" in *" -c "*) echo x >>"{self.folder}/compiled";; esac\n{body}\nexec c++ "$@"\n'
+        )
         path.chmod(0o755)
         return str(path)
 
@@ -66,7 +79,9 @@ def machine(site, tmp_path):
     return Machine(site, tmp_path)
 
 
-SERVES = "torch.cuda.init(); print(_torch.state.door and _torch.state.door.name, gapless.is_enabled(), torch._C.started)"
+SERVES = (
+    "torch.cuda.init(); print(_torch.state.door and _torch.state.door.name, gapless.is_enabled(), torch._C.started)"
+)
 
 
 def test_built_once(machine):
@@ -131,7 +146,10 @@ def test_setters_before_and_after_the_start(machine):
             print(type(error).__name__, heap.conf_value("max_memory"))
     """
     assert machine.run(code).stdout.splitlines() == [
-        "24 MiB max_split_size_mb:64 max_memory:24M,max_split_size_mb:64", "48 MiB unlimited", "ConfigError 48 MiB"]
+        "24 MiB max_split_size_mb:64 max_memory:24M,max_split_size_mb:64",
+        "48 MiB unlimited",
+        "ConfigError 48 MiB",
+    ]
 
 
 def test_stats_and_explain_and_summary(machine):
@@ -155,8 +173,11 @@ def test_disable_and_enable_again(machine):
 
 def test_enable_opens_the_door_at_once(machine):
     variables = machine.variables(GAPLESS="")
-    result = machine.site.run(START + "print(gapless.enable(), _torch.state.door.name, torch._C.started, gapless.is_enabled())\n"
-                              + SERVES, machine.cache, **variables)
+    result = machine.site.run(
+        START + "print(gapless.enable(), _torch.state.door.name, torch._C.started, gapless.is_enabled())\n" + SERVES,
+        machine.cache,
+        **variables,
+    )
     assert result.stdout == "True a 0 False\na True 1\n"
 
 
@@ -202,10 +223,20 @@ def test_switched_off_by_one_variable(machine):
 
 
 def test_two_at_once_build_once(machine):
-    compiler = machine.compiler("slow", "case \"$*\" in *\" -c \"*) sleep 0.5;; esac")
-    environ = machine.site.environment(machine.cache, PYTHONPATH=str(machine.site.fake_torch), **machine.variables(CXX=compiler))
-    programs = [subprocess.Popen([str(machine.site.python), "-c", START + SERVES], env=environ, stdout=subprocess.PIPE, text=True,
-                                 stderr=subprocess.PIPE) for _ in range(4)]
+    compiler = machine.compiler("slow", 'case "$*" in *" -c "*) sleep 0.5;; esac')
+    environ = machine.site.environment(
+        machine.cache, PYTHONPATH=str(machine.site.fake_torch), **machine.variables(CXX=compiler)
+    )
+    programs = [
+        subprocess.Popen(
+            [str(machine.site.python), "-c", START + SERVES],
+            env=environ,
+            stdout=subprocess.PIPE,
+            text=True,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(4)
+    ]
     for program in programs:
         assert program.communicate(timeout=60)[0] == "a True 1\n"
     assert machine.compiled() == 1 and len(machine.built()) == 1
@@ -226,10 +257,12 @@ def test_what_does_not_compile_is_not_tried_again(machine):
 
 
 def test_patience_has_an_end_and_the_work_goes_on(machine):
-    compiler = machine.compiler("sleepy", "case \"$*\" in *\" -c \"*) sleep 2;; esac")
+    compiler = machine.compiler("sleepy", 'case "$*" in *" -c "*) sleep 2;; esac')
     begin = time.monotonic()
     first = machine.run(SERVES, CXX=compiler, FAKE_WAIT="0.4")
-    assert first.stdout == "None False 1\n" and "still being compiled" in first.stderr and time.monotonic() - begin < 2.5
+    assert (
+        first.stdout == "None False 1\n" and "still being compiled" in first.stderr and time.monotonic() - begin < 2.5
+    )
     deadline = time.monotonic() + 20
     while not machine.built() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -246,7 +279,9 @@ def test_another_abi_is_not_loaded(machine):
 def test_no_compiler_says_what_is_lost(machine):
     result = machine.run(SERVES, CXX="/nowhere/c++")
     assert result.stdout == "None False 1\n"  # there is no driver for door (b) either
-    assert result.stderr.count("no C++ compiler is found") == 1 and "without memory statistics, snapshots" in result.stderr
+    assert (
+        result.stderr.count("no C++ compiler is found") == 1 and "without memory statistics, snapshots" in result.stderr
+    )
 
 
 def test_no_driver_builds_nothing(machine):
@@ -265,11 +300,19 @@ print(_shim.plan(_shim.Torch.of(torch)).name)
 
 def test_key(machine, site):
     """Each thing that a built shim depends on gives it another name."""
+
     def name(**variables):
         return machine.run(KEY, **variables).stdout.strip()
+
     header = site.fake_torch / "torch" / "include" / "c10" / "core" / "Allocator.h"
-    names = [name(), name(FAKE_GIT="abc"), name(FAKE_CUDA="12.8"), name(FAKE_VERSION="2.11.1"), name(FAKE_OLD_ABI="1"),
-             name(CXX=machine.compiler("other", "case \"$1\" in --version) echo other 1.0; exit;; esac"))]
+    names = [
+        name(),
+        name(FAKE_GIT="abc"),
+        name(FAKE_CUDA="12.8"),
+        name(FAKE_VERSION="2.11.1"),
+        name(FAKE_OLD_ABI="1"),
+        name(CXX=machine.compiler("other", 'case "$1" in --version) echo other 1.0; exit;; esac')),
+    ]
     header.write_text("#pragma once\nstruct Changed;\n")
     names.append(name())
     header.write_text("#pragma once\n")
@@ -287,7 +330,9 @@ def folder_of(machine, **variables):
     code = "from gapless import _cache; print(_cache.folder())"
     environ = machine.site.environment("", **variables)
     del environ["GAPLESS_CACHE"]
-    result = subprocess.run([str(machine.site.python), "-c", code], env=environ, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [str(machine.site.python), "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
     return result.stdout.strip()
 
 

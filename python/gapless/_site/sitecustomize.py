@@ -1,11 +1,13 @@
-"""For `gapless run` where the .pth file is not installed: hooks the import of torch, then hands on to the sitecustomize that this
-one stands before."""
+"""For `gapless run` where the .pth file is not installed: hooks the import of torch, then hands on to the sitecustomize
+that this one stands before."""
+
 import os
 import sys
 from importlib.machinery import PathFinder
 
 try:
     from gapless import _hook
+
     if os.environ.get("GAPLESS", "").lower() not in ("", "0", "false", "off", "no"):
         _hook.install()
 except Exception:  # pylint: disable=broad-except

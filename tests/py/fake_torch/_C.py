@@ -1,13 +1,26 @@
 """The part of torch's C++ side that matters here."""
+
 import ctypes
 import os
 import re
 
 _GLIBCXX_USE_CXX11_ABI = True
-KNOWN = {"backend", "max_split_size_mb", "max_non_split_rounding_mb", "garbage_collection_threshold", "roundup_power2_divisions",
-         "large_segment_size_mb", "expandable_segments", "release_lock_on_cudamalloc", "per_process_memory_fraction",
-         "graph_capture_record_stream_reuse", "pinned_use_cuda_host_register", "pinned_num_register_threads",
-         "pinned_use_background_threads", "pinned_reserve_segment_size_mb"}
+KNOWN = {
+    "backend",
+    "max_split_size_mb",
+    "max_non_split_rounding_mb",
+    "garbage_collection_threshold",
+    "roundup_power2_divisions",
+    "large_segment_size_mb",
+    "expandable_segments",
+    "release_lock_on_cudamalloc",
+    "per_process_memory_fraction",
+    "graph_capture_record_stream_reuse",
+    "pinned_use_cuda_host_register",
+    "pinned_num_register_threads",
+    "pinned_use_background_threads",
+    "pinned_reserve_segment_size_mb",
+}
 if os.environ.get("FAKE_TORCH_OLD"):
     KNOWN.discard("large_segment_size_mb")
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")

@@ -1,4 +1,5 @@
 """torch.cuda, as far as gapless looks at it."""
+
 from types import SimpleNamespace
 
 from . import _C
@@ -27,9 +28,19 @@ class CUDAPluggableAllocator:
         self.hooks = {}
 
     def allocator(self):
-        names = ("set_init_fn", "set_reset_fn", "set_memory_fraction_fn", "set_base_alloc_fn", "set_record_stream_fn",
-                 "set_begin_allocate_to_pool", "set_end_allocate_to_pool_fn", "set_release_pool")
-        return SimpleNamespace(**{name: lambda address, name=name: self.hooks.__setitem__(name, address) for name in names})
+        names = (
+            "set_init_fn",
+            "set_reset_fn",
+            "set_memory_fraction_fn",
+            "set_base_alloc_fn",
+            "set_record_stream_fn",
+            "set_begin_allocate_to_pool",
+            "set_end_allocate_to_pool_fn",
+            "set_release_pool",
+        )
+        return SimpleNamespace(
+            **{name: lambda address, name=name: self.hooks.__setitem__(name, address) for name in names}
+        )
 
 
 def change_current_allocator(allocator):
@@ -60,5 +71,9 @@ class use_mem_pool:
         self.active.remove(self.pool.id)
 
 
-memory = SimpleNamespace(CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator, swapped=[],
-                         _set_allocator_settings=lambda settings: _C._accelerator_setAllocatorSettings(settings))
+memory = SimpleNamespace(
+    CUDAPluggableAllocator=CUDAPluggableAllocator,
+    change_current_allocator=change_current_allocator,
+    swapped=[],
+    _set_allocator_settings=lambda settings: _C._accelerator_setAllocatorSettings(settings),
+)
