@@ -1,7 +1,5 @@
 /* What is tried, in torch's order, when no idle block fits: collect garbage, ask the driver, give oversize segments back
  * and ask again, give everything idle back and ask again, ask the program (oom callback). */
-#include <stdio.h>
-
 #include "base/text.h"
 #include "core/caching.h"
 
@@ -56,21 +54,17 @@ static void explain(struct caching *c, const struct caching_request *request) {
   struct gap__device *dev = c->dev;
   uint64_t held = dev->held_bytes, cap = dev->cap_bytes, live = (uint64_t)c->stats.active_bytes[GAP__KIND_ALL].current;
   uint64_t own = (uint64_t)c->stats.reserved_bytes[GAP__KIND_ALL].current;
-  char text[6][GAP__TEXT_BYTES];
-  int length =
-      snprintf(dev->diagnosis, sizeof dev->diagnosis,
-               "%s asked, which takes a segment of %s; held %s, of which %s live and %s idle in pieces of at most "
-               "%s (same stream, kind and pool)",
-               gap__text_size(request->bytes, text[0]), gap__text_size(request->segment_bytes, text[1]),
-               gap__text_size(held, text[2]), gap__text_size(live, text[3]), gap__text_size(own - live, text[4]),
-               gap__text_size(largest_idle(c, request), text[5]));
-  size_t used = length < 0 ? 0 : (size_t)length;
-  if (used >= sizeof dev->diagnosis) return;
-  if (cap && held + request->segment_bytes > cap) {
-    snprintf(dev->diagnosis + used, sizeof dev->diagnosis - used, "; the cap is %s", gap__text_size(cap, text[0]));
-  } else {
-    snprintf(dev->diagnosis + used, sizeof dev->diagnosis - used, "; the driver has no memory left");
-  }
+  char text[7][GAP__TEXT_BYTES];
+  bool capped = cap && held + request->segment_bytes > cap;
+  gap__device_explain(dev,
+                      "%s asked, which takes a segment of %s; held %s, of which %s live and %s idle in pieces of at "
+                      "most %s (same stream, "
+                      "kind and pool); %s%s",
+                      gap__text_size(request->bytes, text[0]), gap__text_size(request->segment_bytes, text[1]),
+                      gap__text_size(held, text[2]), gap__text_size(live, text[3]), gap__text_size(own - live, text[4]),
+                      gap__text_size(largest_idle(c, request), text[5]),
+                      capped ? "the cap is " : "the driver has no memory left",
+                      capped ? gap__text_size(cap, text[6]) : "");
 }
 
 /* The callback frees through the heap, so it runs without our lock. */

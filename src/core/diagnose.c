@@ -1,8 +1,6 @@
 /* A failure explained: see diagnose.h. */
 #include "core/diagnose.h"
 
-#include <stdio.h>
-
 #include "base/text.h"
 #include "core/limit.h"
 #include "core/tally.h"
@@ -58,8 +56,9 @@ void gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *re
   gap__text_size(limit == UINT64_MAX ? s->dev->caps.total_bytes : limit << GAP__PAGE_SHIFT, most);
   gap__text_size(idle.returnable_bytes, whole);
   gap__text_size(idle.stuck_bytes, stuck);
-  snprintf(s->device->diagnosis, sizeof s->device->diagnosis,
-           "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on pages that "
-           "live blocks share.",
-           asked, reason(s, req, &idle, limit), live, held, most, cap ? "the cap" : "what the card has left", whole, stuck);
+  gap__device_explain(s->device,
+                      "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on "
+                      "pages that live blocks share.",
+                      asked, reason(s, req, &idle, limit), live, held, most, cap ? "the cap" : "what the card has left",
+                      whole, stuck);
 }

@@ -13,7 +13,7 @@ struct gap__idle {
 };
 struct gap__idle gap__idle_figures(struct gap__policy_state *);
 
-/* Writes device->diagnosis; under the device lock, no lane lock held. */
+/* Explains the failure to the device; under the device lock, no lane lock held. */
 void gap__diagnose_failure(struct gap__lane *, const struct gap__request *);
 
 #endif

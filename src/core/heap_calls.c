@@ -1,5 +1,7 @@
 /* The rarer calls of a heap: streams, trim, walk, check.  Each goes to every strategy that exists on the device. */
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/heap_state.h"
 
@@ -135,9 +137,23 @@ int gap__heap_check(gap_heap *heap, int device, char *text, size_t bytes) {
   return gap__heap_each(heap, device, check_one, &call);
 }
 
+void gap__device_explain(struct gap__device *dev, const char *format, ...) {
+  char text[sizeof dev->diagnosis];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  gap__lock(&dev->diagnosis_lock);
+  memcpy(dev->diagnosis, text, sizeof text);
+  gap__unlock(&dev->diagnosis_lock);
+}
+
 int gap__heap_diagnosis(gap_heap *heap, int device, char *text, size_t bytes) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;
+  if (heap->forked) return GAP_EFORKED;
+  gap__lock(&at->base.diagnosis_lock);
   snprintf(text, bytes, "%s", at->base.diagnosis);
+  gap__unlock(&at->base.diagnosis_lock);
   return 0;
 }

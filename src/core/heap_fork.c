@@ -33,6 +33,7 @@ static void bury(gap_heap *heap) {
   heap->lock = heap->event_lock = (struct gap__lock){0}; /* their owners may be threads that are gone */
   for (int i = 0; i < heap->device_count; i++) {
     struct gap__device *dev = &heap->devices[i].base;
+    dev->diagnosis_lock = (struct gap__lock){0};
     atomic_store(&dev->current, &dead);
     for (int s = 0; s < GAP__STRATEGY_COUNT; s++) {
       const struct gap__policy *policy = gap__heap_policy(s);

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "base/lock.h"
 #include "core/heap.h"
 
 struct gap__policy_state; /* the strategy's own */
@@ -20,7 +21,8 @@ struct gap__device {
   _Atomic uint64_t held_bytes;             /* chunks and segments of all strategies */
   _Atomic bool watched;                    /* somebody listens to events: strategies report them with gap__report() */
   enum gap__maker maker;
-  char diagnosis[1024];             /* of the last failure; guarded by the strategy's device lock */
+  struct gap__lock diagnosis_lock;         /* a last rank, like the event lock; guards: */
+  char diagnosis[1024];                    /* why the last failed request failed */
   _Atomic(const struct gap__policy *) current;                   /* serves new blocks */
   _Atomic(struct gap__policy_state *) state[GAP__STRATEGY_COUNT + 1]; /* NULL until first used; then fixed.  The last:
                                                                          the device itself, for gap__policy_unopened */
@@ -35,6 +37,9 @@ static inline const struct gap__conf *gap__device_conf(const struct gap__device 
 /* What a strategy calls when a request found no memory on any rung, without its locks: other strategies of the device give
  * back what lies idle, and the program is asked.  True: something was freed. */
 bool gap__heap_last_resort(struct gap__device *, gap_stream, uint64_t bytes);
+
+/* Keeps why a request failed, in words; of any length. */
+void gap__device_explain(struct gap__device *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Tells the listener, when there is one.  Events of one block must be reported in order: an allocation after its address
  * was taken, a free before the address can be taken again.  Any lock may be held. */

@@ -75,7 +75,7 @@ static void *meddle(void *arg) {
     if (addr && gap_find_block(heap, addr + 5, &block, NULL)) return arg;
     switch ((i + me) % 12) {
       case 0: gap_configure(heap, confs[i % 4]); break;
-      case 1: gap_set_cap(heap, 0, i & 1 ? 0 : 300 * MIB); break;
+      case 1: gap_set_cap(heap, 0, i & 1 ? 0 : 4 * MIB); break;
       case 2: gap_set_reserve(heap, 0, i * MIB % 50); break;
       case 3: gap_trim(heap, 0, NONE, NULL); break;
       case 4: gap_get_usage(heap, 0, &usage); break;
