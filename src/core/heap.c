@@ -21,29 +21,40 @@ bool gap__heap_has_strategy(enum gap__strategy strategy) { return gap__heap_poli
 
 static bool is_default(gap_pool_id pool) { return (pool.first | pool.second) == 0; }
 
-static bool is_contiguous(const struct heap_pool *pool) {
-  return pool && atomic_load_explicit(&pool->flags, memory_order_relaxed) & GAP_POOL_CONTIGUOUS;
+/* `known` is the request's pool; NULL: the default pool, or one that nobody has announced. */
+static inline int serve(gap_heap *heap, struct heap_device *at, const struct heap_pool *known, gap_stream stream,
+                        gap_pool_id pool, uint64_t bytes, gap_addr *out) {
+  if (bytes - 1 >= GAP__LARGEST_REQUEST - 1) {
+    *out = 0;
+    return bytes ? GAP_ETOOBIG : 0;
+  }
+  if (known && atomic_load_explicit(&known->flags, memory_order_relaxed) == GAP_POOL_CONTIGUOUS)
+    return gap__heap_alloc_contiguous(heap, at->base.ordinal, stream, pool, bytes, out);
+  const struct gap__policy *policy = heap_current(&at->base);
+  return policy->alloc(heap_state_of(&at->base, policy), stream, pool, bytes, out);
+}
+
+/* Out of line, so that the default pool's path is a few instructions and a jump. */
+static __attribute__((noinline)) int serve_pool(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool,
+                                                uint64_t bytes, gap_addr *out) {
+  const struct heap_pool *known = gap__heap_pool_find(heap, device, pool);
+  return serve(heap, &heap->devices[device], known, stream, pool, bytes, out);
 }
 
 int gap__heap_alloc(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;
-  if (bytes - 1 >= GAP__LARGEST_REQUEST - 1) {
-    *out = 0;
-    return bytes ? GAP_ETOOBIG : 0;
-  }
-  if (!is_default(pool) && is_contiguous(gap__heap_pool_find(heap, device, pool)))
-    return gap__heap_alloc_contiguous(heap, device, stream, pool, bytes, out);
-  const struct gap__policy *policy = heap_current(&at->base);
-  return policy->alloc(heap_state_of(&at->base, policy), stream, pool, bytes, out);
+  if (!is_default(pool)) return serve_pool(heap, device, stream, pool, bytes, out);
+  return serve(heap, at, NULL, stream, pool, bytes, out);
 }
 
 int gap__heap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
-  if (!is_default(pool) && heap_device_at(heap, device) && !heap->forked) {
-    const struct heap_pool *known = gap__heap_pool_find(heap, device, pool);
-    if (!known || !atomic_load_explicit(&known->uses, memory_order_acquire)) return GAP_ESTATE;
-  }
-  return gap__heap_alloc(heap, device, stream, pool, bytes, out);
+  struct heap_device *at = heap_device_at(heap, device);
+  if (!at) return GAP_EINVAL;
+  if (is_default(pool) || heap->forked) return serve(heap, at, NULL, stream, pool, bytes, out);
+  const struct heap_pool *known = gap__heap_pool_find(heap, device, pool);
+  if (!known || !atomic_load_explicit(&known->uses, memory_order_acquire)) return GAP_ESTATE;
+  return serve(heap, at, known, stream, pool, bytes, out);
 }
 
 /* The strategies of a device other than the current one, which has said GAP_ENOTMINE. */
