@@ -29,7 +29,7 @@ test-tsan: ## the threaded tests under the thread sanitizer only
 
 test-python: ## the Python package, with every Python from 3.10 on that is found
 	@tools/setup.sh python
-	@tools/build.sh release products
+	@tools/build.sh release products fakecuda
 	@tools/test_python.sh
 
 bench: ## the benchmarks, with mimalloc and glibc beside them

@@ -2,8 +2,8 @@
 """The Python package on a card, where its wheel is installed beside PyTorch: check.py [--example FILE] [NAME...]
 
 Each case is a program of its own, started the way a user would start it; those for CuPy and Numba are skipped where
-they are not installed.  --example runs a program that sets its word by os.environ after the import, unchanged.  The last line reads
-"N passed, N failed".
+they are not installed.  --example runs a program that sets its word by os.environ after the import, unchanged.  The
+last line reads "N passed, N failed".
 """
 
 import argparse

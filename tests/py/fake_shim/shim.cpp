@@ -1,6 +1,6 @@
 // The entry points of the shim over a heap on host memory, for tests of everything around it.
-#include <cuda_runtime_api.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
 
 #include <cstdlib>
 #include <cstring>
