@@ -11,15 +11,18 @@ import argparse
 import datetime
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ENDINGS = (".pickle", ".pickle.xz", ".pickle.gz", ".pickle.zst", ".json.gz")
 CAP = "1.005xP"
 WITHIN = 0.20        # calls and time, of the prediction
 LEAST_SLACK = 1.002  # the card may need this much more than the simulation says
+LEAST_PACE = ("--speed", "4")  # nothing is timed then
 LONGEST_MS = 30
 GROWTH_CALLER_MS = 5
 FEW_STALLS = 5  # below this a share means nothing
@@ -34,12 +37,12 @@ def arguments():
     parser.add_argument("--lag", type=int, default=2000, metavar="US", help="of both; default: 2000")
     parser.add_argument("--runs", type=int, default=1, help="of each history on the card; the median counts")
     parser.add_argument("--least", action="store_true", help="also try the least caps on the card")
-    parser.add_argument("--only", help="histories whose name contains this")
+    parser.add_argument("--only", help="histories whose names match this regular expression")
     return parser.parse_args()
 
 
 def histories(args):
-    names = sorted(name for name in os.listdir(args.folder) if name.endswith(ENDINGS) and (args.only or "") in name)
+    names = sorted(name for name in os.listdir(args.folder) if name.endswith(ENDINGS) and re.search(args.only or "", name))
     if not names:
         sys.exit(f"{args.folder}: no histories")
     return names
@@ -63,15 +66,20 @@ def off_by(measured, predicted):
     return measured / predicted - 1 if predicted else 0.0
 
 
+def fits_least(args, name, row, on_card):
+    least = row["least_cap_bytes"] = replay(args, name, "--min-cap")["least_cap_bytes"]
+    if not least:
+        return False
+    return replay(args, name, "--cap", str(int(least * LEAST_SLACK)), *LEAST_PACE, *on_card)["fitted"]
+
+
 def compare(args, name):
     on_card = ("--backend", args.backend)
     row = {"file": name, "lag_us": args.lag, "predicted": replay(args, name, "--cap", CAP)}
     row["measured"] = [replay(args, name, "--cap", CAP, *on_card) for _ in range(args.runs)]
     row["free"] = replay(args, name, *on_card)
     if args.least:
-        least = replay(args, name, "--min-cap")["least_cap_bytes"]
-        row["least_cap_bytes"] = least
-        row["least_fits"] = bool(least) and replay(args, name, "--cap", str(int(least * LEAST_SLACK)), *on_card)["fitted"]
+        row["least_fits"] = fits_least(args, name, row, on_card)
     return row
 
 
@@ -134,25 +142,28 @@ def write(args, rows):
     lines = list(table(rows)) + ["", "| call | simulated: calls, us each | real: calls, us each |", "|---|---|---|"]
     lines += [f"| {kind} | {a[0]:,}, {a[1]:.1f} | {b[0]:,}, {b[1]:.1f} |" for kind, (a, b) in prices(rows)]
     text = "\n".join(lines) + "\n"
-    print(text)
     if args.out:
         with open(args.out + ".md", "w", encoding="utf-8") as file:
             file.write(f"Simulated against {args.backend}, lag {args.lag} us, {datetime.date.today()}\n\n{text}")
         with open(args.out + ".json", "w", encoding="utf-8") as file:
             json.dump(rows, file)
+    return text
 
 
 def main():
     args = arguments()
     rows = []
     names = histories(args)
+    text = ""
     for index, name in enumerate(names):
-        print(f"[{index + 1}/{len(names)}] {name}", file=sys.stderr, flush=True)
+        begun = time.monotonic()
         try:
             rows.append(compare(args, name))
+            text = write(args, rows)  # after each: a run that is cut short loses nothing
         except RuntimeError as error:
             print(f"{name}: {error}", file=sys.stderr)
-    write(args, rows)
+        print(f"[{index + 1}/{len(names)}] {name}: {time.monotonic() - begun:.1f} s", file=sys.stderr, flush=True)
+    print(text)
     missed = sum(bool(judge(row)) for row in rows)
     print(f"{len(rows) - missed} passed, {missed + len(names) - len(rows)} failed")
     return missed > 0 or len(rows) < len(names)

@@ -7,9 +7,8 @@
 #define GAP_COMMIT "unknown"
 #endif
 
-void gpu_check(int rc, const char *call, const char *file, int line, int is_driver) {
+void gpu_fail(int rc, const char *call, const char *file, int line, int is_driver) {
   const char *text = NULL;
-  if (rc == 0) return;
   if (is_driver) cuGetErrorString((CUresult)rc, &text);
   else text = gap_strerror(rc);
   fprintf(stderr, "%s:%d: %s: %s (%d)\n", file, line, call, text ? text : "?", rc);
