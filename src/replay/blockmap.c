@@ -16,7 +16,7 @@ static int set_capacity(struct gap__blockmap *map, unsigned bits) {
 }
 
 int gap__blockmap_init(struct gap__blockmap *map) {
-  map->count = 0;
+  *map = (struct gap__blockmap){0}; /* may be destroyed also when this fails */
   return set_capacity(map, FIRST_BITS);
 }
 

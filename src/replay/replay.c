@@ -382,6 +382,7 @@ static int open_heap(struct run *run, const struct gap__conf *conf) {
   run->start_ns = run->clock_ns = gap__dev_now_ns(run->dev);
   struct gap__heap_params heap = {.devs = &run->dev, .dev_count = 1, .conf = conf, .maker = run->card->maker};
   rc = gap__heap_create(&heap, &run->heap);
+  if (rc != 0) run->dev = NULL; /* it has ended with the heap */
   if (rc != 0) return complain(run, rc, "the heap: %s", gap_strerror(rc));
   return set_cap(run);
 }

@@ -27,6 +27,7 @@ static int open_heap(gap_card *card, enum gap_policy policy) {
   if (rc != 0) return rc;
   struct gap__heap_params heap = {.devs = &card->dev, .dev_count = 1, .conf = &conf, .maker = GAP__MAKER_STEPPED};
   rc = gap__heap_create(&heap, &card->heap);
+  if (rc != 0) card->dev = NULL; /* it has ended with the heap */
   return rc != 0 ? rc : gap__heap_set_cap(card->heap, 0, card->bytes);
 }
 

@@ -82,6 +82,11 @@ static int mem_info(struct gap__dev *dev, uint64_t *free_bytes, uint64_t *total_
   FORWARD(mem_info, free_bytes, total_bytes);
 }
 
+static int peer_enable(struct gap__dev *dev, int peer) { FORWARD(peer_enable, peer); }
+static int peer_disable(struct gap__dev *dev, int peer) { FORWARD(peer_disable, peer); }
+static int chunk_export(struct gap__dev *dev, gap__chunk chunk, int *fd) { FORWARD(chunk_export, chunk, fd); }
+static int chunk_import(struct gap__dev *dev, int fd, gap__chunk *out) { FORWARD(chunk_import, fd, out); }
+
 static void destroy(struct gap__dev *dev) {
   struct fault *before = watched;
   watched = NULL;
@@ -92,15 +97,13 @@ static void destroy(struct gap__dev *dev) {
 }
 
 /* Calls that may fail; the others keep the backend's own function. */
+/* clang-format off */
 #define TAKEN_OVER(X) \
-  X(reserve) \
-  X(unreserve) \
-  X(chunk_create) \
-  X(chunk_release) \
-  X(map) \
-  X(set_access) X(unmap) X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) \
-      X(event_query) X(event_wait) X(stream_wait) X(stream_id) X(stream_capturing) X(stream_create) X(stream_destroy) \
-          X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info)
+  X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) X(segment_alloc) X(segment_free) \
+  X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) X(stream_id) \
+  X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
+  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import)
+/* clang-format on */
 
 void fault_attach(struct fault *f, struct gap__dev *dev, const struct fault_plan *plan) {
   *f = (struct fault){.ops = *dev->ops, .inner = dev->ops, .plan = *plan};

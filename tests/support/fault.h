@@ -14,7 +14,7 @@
 /* The kinds of calls: the driver's, then three of host memory. */
 enum {
   FAULT_PAGES = GAP__CALL_COUNT, /* mmap */
-  FAULT_BYTES,                   /* malloc, calloc, realloc */
+  FAULT_BYTES,                   /* malloc, calloc, realloc, strdup, vasprintf */
   FAULT_RECORD,                  /* a record of a slab that was never in use */
   FAULT_KINDS
 };

@@ -1,6 +1,7 @@
 /* Host memory that is refused on purpose.  In a program linked with --wrap=NAME for each function below, the allocator's own
  * calls arrive here, those of the C library itself do not. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -13,6 +14,8 @@ void *__real_malloc(size_t);
 void *__real_calloc(size_t, size_t);
 void *__real_realloc(void *, size_t);
 void __real_free(void *);
+char *__real_strdup(const char *);
+int __real_vasprintf(char **, const char *, va_list);
 uint32_t __real_gap__slab_take_slow(struct gap__slab *);
 
 #pragma GCC visibility push(default) /* some linkers look for them from shared libraries too */
@@ -22,6 +25,8 @@ void *__wrap_malloc(size_t);
 void *__wrap_calloc(size_t, size_t);
 void *__wrap_realloc(void *, size_t);
 void __wrap_free(void *);
+char *__wrap_strdup(const char *);
+int __wrap_vasprintf(char **, const char *, va_list);
 uint32_t __wrap_gap__slab_take_slow(struct gap__slab *);
 #pragma GCC visibility pop
 
@@ -69,6 +74,19 @@ void *__wrap_realloc(void *piece, size_t bytes) {
 void __wrap_free(void *piece) {
   if (piece && fault_watched()) fault_watched()->pieces--;
   __real_free(piece);
+}
+
+char *__wrap_strdup(const char *text) {
+  struct fault *f = fault_watched();
+  return refused(f, FAULT_BYTES) ? NULL : counted(f, __real_strdup(text));
+}
+
+int __wrap_vasprintf(char **out, const char *format, va_list arguments) {
+  struct fault *f = fault_watched();
+  if (refused(f, FAULT_BYTES)) return -1;
+  int length = __real_vasprintf(out, format, arguments);
+  if (length >= 0) counted(f, *out);
+  return length;
 }
 
 uint32_t __wrap_gap__slab_take_slow(struct gap__slab *slab) {
