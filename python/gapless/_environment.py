@@ -21,18 +21,21 @@ def switch(environ: Mapping[str, str] = os.environ) -> Optional[bool]:
 def asking(environ: Mapping[str, str] = os.environ) -> str:
     """What asks for gapless ("GAPLESS=1", or the name of a variable), or "" when nothing does.
 
-    The library is loaded only when a variable is there to be read.
+    The library is loaded only where one of the words stands in a variable.
     """
     on = switch(environ)
     if on is not None:
         return f"{SWITCH}={environ[SWITCH]}" if on else ""
     for name in VARIABLES:
-        if environ.get(name) and _asks(environ[name]):
+        if environ.get(name) and asks(environ[name]):
             return name
     return ""
 
 
-def _asks(string: str) -> bool:
+def asks(string: str) -> bool:
+    """Whether a configuration string asks for gapless, as the library's parser reads it."""
+    if not _WORDS.search(string):
+        return False  # most strings: torch's own keys
     from ._library import reduce_conf
 
     return reduce_conf(string)[1]

@@ -242,12 +242,13 @@ def obtain(torch: Torch) -> str:
     library, failed, _, log = _paths(folder, made.name)
     if _failed(failed):
         raise NoShim(f"the shim did not compile against PyTorch {torch.version} (see {log})")
-    say(f"compiling the shim for PyTorch {torch.version}, once, at most {WAIT_SECONDS:.0f} s ...")
-    return _wait(made, folder)
+    return _wait(
+        made, folder, f"compiling the shim for PyTorch {torch.version}, once, at most {WAIT_SECONDS:.0f} s ..."
+    )
 
 
-def _wait(made: Plan, folder: str) -> str:
-    """Builds, or waits for another process that does."""
+def _wait(made: Plan, folder: str, progress: str) -> str:
+    """Builds, with a line that says so, or waits for another process that does."""
     library, failed, lock, log = _paths(folder, made.name)
     deadline = time.monotonic() + WAIT_SECONDS
     builder: Optional[subprocess.Popen] = None
@@ -256,6 +257,8 @@ def _wait(made: Plan, folder: str) -> str:
             return library
         if builder is None:
             builder = _start(made, folder, lock)
+            if builder is not None:
+                say(progress)
         elif builder.poll() is not None and not os.path.exists(library):
             raise NoShim(f"the shim does not compile here (see {log})")
         if builder is None and _failed(failed):
@@ -271,6 +274,8 @@ def _start(made: Plan, folder: str, lock: str) -> Optional[subprocess.Popen]:
         return None
     try:
         library, failed, _, log = _paths(folder, made.name)
+        if _cache.is_safe_file(library):
+            return None  # the one before us has finished it
         job = os.path.join(folder, f".{made.name}.{os.getpid()}.json")
         with open(
             os.open(job, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"

@@ -78,7 +78,7 @@ def _takes_settings(torch: ModuleType, settings: str) -> bool:
         return True
     if state.wanted is False or _environment.switch() is False:
         return False
-    if reduce_conf(settings)[1] and not torch.cuda.is_initialized():
+    if _environment.asks(settings) and not torch.cuda.is_initialized():
         state.wanted = True
         return True
     return False

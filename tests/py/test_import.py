@@ -180,3 +180,16 @@ def test_an_installation_without_its_library(run):
     code = "import torch; torch.cuda.init(); print(torch._C.started)"
     result = run(code, PYTORCH_CUDA_ALLOC_CONF="backend:gapless", GAPLESS_LIBRARY="/nowhere/libgapless.so")
     assert result.stdout == "1\n" and STAYS in result.stderr and "Traceback" not in result.stderr
+
+
+def test_torchs_own_strings_load_nothing_of_ours(run):
+    """A program that sets torch's keys pays for a small module at the import of torch, and for nothing else."""
+    code = """
+        import sys, torch
+        torch.cuda.init()
+        torch._C._accelerator_setAllocatorSettings("max_split_size_mb:64")
+        print(sorted(name for name in sys.modules if name.startswith("gapless")), torch._C.parsed)
+    """
+    result = run(code, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True", GAPLESS_LIBRARY="/nowhere")
+    assert "gapless.heap" not in result.stdout and "['expandable_segments:True', 'max_split_size_mb:64']" in result.stdout
+    assert result.stderr == ""

@@ -48,7 +48,8 @@ def test_default_heap(driver, run):
         heap = gapless.default_heap()
         assert heap is gapless.default_heap() and heap.device_count == 4
         address = heap.alloc(3 << 20, device=2)
-        print(gapless.stats(2)["allocated_bytes.all.current"], "live" in gapless.memory_summary(2), repr(gapless.explain(2)))
+        live = gapless.stats(2)["allocated_bytes.all.current"]
+        print(live, "live" in gapless.memory_summary(2), repr(gapless.explain(2)))
         try:
             heap.alloc(1 << 40, device=2)
         except gapless.OutOfMemoryError as error:
