@@ -17,8 +17,8 @@ enum { STEPS = 70, SEEDS_QUICK = 8, SHARE_QUICK = 12, STREAM_COUNT = 5, POOL_COU
 static const char *const confs[] = {
     "max_memory:32MiB,reserve:0",
     "reserve:0,chunk_max:8MiB,grow_limit:1.2",
-    "strategy:caching_allocator,max_memory:56MiB,large_segment_size_mb:12,max_split_size_mb:20,garbage_collection_"
-    "threshold:0.7",
+    ("strategy:caching_allocator,max_memory:56MiB,large_segment_size_mb:12,max_split_size_mb:20,garbage_collection_"
+     "threshold:0.7"),
     "max_memory:24MiB,reserve:0,nmalloc:2,granularity:64KiB",
 };
 
