@@ -74,6 +74,7 @@ void gap__history_free(struct gap__history *history) {
   free(history->stacks);
   free(history->stack_frames);
   free(history->frames);
+  free(history->annotations);
   free(history->text);
   free(history->settings_text);
   free(history);

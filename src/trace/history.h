@@ -65,6 +65,14 @@ struct gap__hist_device {
       wrapped; /* the history does not start at the beginning: a ring overwrote its oldest entries, or recording began late */
 };
 
+/* The program's own marks (record_function): a region begins or ends.  In the order of the file. */
+struct gap__hist_annotation {
+  uint32_t name; /* offset into text */
+  int32_t device;
+  int64_t time_us; /* on the clock of the events; may lie before the first of them */
+  bool is_start;
+};
+
 struct gap__hist_settings { /* known only where `present` */
   bool present;
   bool expandable_segments;
@@ -89,6 +97,8 @@ struct gap__history {
   uint32_t stack_frame_count;
   struct gap__hist_frame *frames;
   uint32_t frame_count;
+  struct gap__hist_annotation *annotations;
+  uint32_t annotation_count;
   char *text; /* NUL-terminated strings, interned */
   uint64_t text_bytes;
   char *settings_text; /* the PYTORCH_CUDA_ALLOC_CONF string, "" if none */
@@ -98,7 +108,7 @@ struct gap__history {
   uint64_t total_bytes;   /* the card; 0 = unknown */
   bool has_stats;
   uint64_t stat_reserved_peak, stat_reserved_current, stat_alloc_retries, stat_ooms;
-  uint64_t unknown_actions;        /* entries of an action that this version does not know: left out of the events */
+  uint64_t unknown_actions; /* entries of an action that this version does not know: left out of the events */
   struct gap__hist_event *event_storage; /* what devices[].events point into */
 };
 

@@ -58,6 +58,12 @@ static const struct record_kind record_kinds[] = {
                             [GAP__WORD_SEGMENT_POOL_ID] = FIELD(gap__segment_record, VALUE, pool),
                             [GAP__WORD_IS_EXPANDABLE] = FIELD(gap__segment_record, BOOL, is_expandable),
                             [GAP__WORD_BLOCKS] = FIELD(gap__segment_record, VALUE, blocks)}},
+    [GAP__DICT_ANNOTATION] = {"annotation",
+                              GAP__WORD_STAGE,
+                              {[GAP__WORD_NAME] = FIELD(gap__annotation_record, VALUE, name),
+                               [GAP__WORD_STAGE] = FIELD(gap__annotation_record, VALUE, stage),
+                               [GAP__WORD_DEVICE] = FIELD(gap__annotation_record, VALUE, device),
+                               [GAP__WORD_TIME_US] = FIELD(gap__annotation_record, VALUE, time_us)}},
 };
 
 static int store_i32(struct gap__snapshot *snapshot, gap__value value, int32_t *out) {
@@ -121,9 +127,9 @@ static enum gap__dict_kind kind_of(const gap__value *items, uint32_t count) {
     if (gap__value_tag(items[i]) == GAP__TAG_STRING && gap__value_index(items[i]) < GAP__WORD_KEY_COUNT)
       keys |= (uint64_t)1 << gap__value_index(items[i]);
   if (keys >> GAP__WORD_ACTION & 1) return GAP__DICT_ENTRY;
-  for (enum gap__dict_kind kind = GAP__DICT_FRAME; kind <= GAP__DICT_SEGMENT; kind++)
+  for (enum gap__dict_kind kind = GAP__DICT_FRAME; kind <= GAP__DICT_ANNOTATION; kind++)
     if (keys >> record_kinds[kind].mark & 1) return kind;
-  return keys >> GAP__WORD_STAGE & 1 ? GAP__DICT_ANNOTATION : GAP__DICT_LOOSE;
+  return GAP__DICT_LOOSE;
 }
 
 static int make_entry(struct gap__snapshot *snapshot, struct gap__dict *dict, const gap__value *items, uint32_t count) {
@@ -163,6 +169,7 @@ static int make_record(struct gap__snapshot *snapshot, struct gap__dict *dict, e
     case GAP__DICT_BLOCK: MAKE_RECORD(blocks); break;
     case GAP__DICT_BLOCK_HISTORY: MAKE_RECORD(block_histories); break;
     case GAP__DICT_SEGMENT: MAKE_RECORD(segments); break;
+    case GAP__DICT_ANNOTATION: MAKE_RECORD(annotations); break;
     default: return 0;
   }
   return set_fields(snapshot, &record_kinds[kind], record, items, count);
@@ -284,6 +291,7 @@ static void destroy(struct gap__snapshot *snapshot) {
   free(snapshot->blocks.at);
   free(snapshot->block_histories.at);
   free(snapshot->segments.at);
+  free(snapshot->annotations.at);
   free(snapshot->stacks.at);
   free(snapshot->stack_frames.at);
 }

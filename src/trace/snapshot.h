@@ -14,7 +14,7 @@ enum gap__dict_kind {
   GAP__DICT_BLOCK,
   GAP__DICT_BLOCK_HISTORY,
   GAP__DICT_SEGMENT,
-  GAP__DICT_ANNOTATION /* not kept */
+  GAP__DICT_ANNOTATION
 };
 
 struct gap__dict {
@@ -38,6 +38,10 @@ struct gap__block_history { /* old layouts describe a block by its past allocati
   uint32_t stack;
 };
 
+struct gap__annotation_record { /* taken as it is: what does not suit is left out later */
+  gap__value name, stage, device, time_us;
+};
+
 struct gap__segment_record {
   uint64_t address, total_size, allocated_size, active_size, requested_size, stream;
   gap__value type, pool, blocks;
@@ -54,6 +58,7 @@ struct gap__snapshot {
   GAP__VEC(struct gap__block_record) blocks;
   GAP__VEC(struct gap__block_history) block_histories;
   GAP__VEC(struct gap__segment_record) segments;
+  GAP__VEC(struct gap__annotation_record) annotations;
   GAP__VEC(struct gap__hist_stack) stacks; /* [0] unused */
   GAP__VEC(uint32_t) stack_frames;
   int64_t time_base; /* of the first entry of the file, us since 1970 */

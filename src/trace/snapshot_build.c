@@ -139,6 +139,7 @@ static void shift_times(struct gap__history *history) {
   if (first == INT64_MAX || first == 0) return;
   for (uint32_t i = 0; i < history->device_count; i++)
     for (uint64_t j = 0; j < history->devices[i].event_count; j++) history->devices[i].events[j].time_us -= first;
+  for (uint32_t i = 0; i < history->annotation_count; i++) history->annotations[i].time_us -= first;
 }
 
 /* ---- segments ------------------------------------------------------------------------------------------------------ */
@@ -324,6 +325,39 @@ static int build_settings(struct gap__snapshot *snapshot, gap__value dict, struc
   return rc;
 }
 
+/* ---- annotations --------------------------------------------------------------------------------------------------- */
+
+static bool read_annotation(const struct gap__snapshot *snapshot, const struct gap__annotation_record *record,
+                            struct gap__hist_annotation *out) {
+  bool is_start = record->stage == gap__value_of(GAP__TAG_STRING, GAP__WORD_STAGE_START);
+  if (!is_start && record->stage != gap__value_of(GAP__TAG_STRING, GAP__WORD_STAGE_END)) return false;
+  if (gap__value_tag(record->name) != GAP__TAG_STRING || gap__value_tag(record->time_us) != GAP__TAG_INT) return false;
+  int64_t device = gap__value_tag(record->device) == GAP__TAG_INT ? gap__value_int(record->device) : 0;
+  int64_t time_us = gap__value_int(record->time_us);
+  if (device < 0 || device >= DEVICES_MAX || time_us < 0) return false;
+  *out = (struct gap__hist_annotation){.name = snapshot->pickle.strings.ids.at[gap__value_index(record->name)].offset,
+                                       .device = (int32_t)device,
+                                       .time_us = time_us - snapshot->time_base,
+                                       .is_start = is_start};
+  return true;
+}
+
+/* They are a help, not a part of the history: one that cannot be understood is passed over. */
+static int build_annotations(struct gap__snapshot *snapshot, gap__value value, struct gap__history *history) {
+  const struct gap__list *list = gap__unpickle_list(&snapshot->pickle, value);
+  if (!list || !snapshot->has_time_base || list->count > snapshot->dicts.count) return 0;
+  int rc = allocate(snapshot, list->count, sizeof *history->annotations, &history->annotations);
+  for (uint32_t i = 0; !rc && i < list->count; i++) {
+    struct gap__dict dict;
+    rc = gap__snapshot_resolve(snapshot, item(snapshot, list, i), GAP__DICT_ANNOTATION, &dict);
+    if (!rc && dict.kind == GAP__DICT_ANNOTATION &&
+        read_annotation(snapshot, &snapshot->annotations.at[dict.index],
+                        &history->annotations[history->annotation_count]))
+      history->annotation_count++;
+  }
+  return rc;
+}
+
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
 
 /* Moves an array from the reader to the history. */
@@ -355,6 +389,8 @@ static int build_parts(struct gap__snapshot *snapshot, gap__value root, struct g
     rc = gap__unpickle_fail(&snapshot->pickle, GAP_EFORMAT, "no snapshot: neither 'device_traces' nor 'segments'");
   if (!rc && gap__snapshot_get(snapshot, root, GAP__WORD_ALLOCATOR_SETTINGS, &value))
     rc = build_settings(snapshot, value, history);
+  if (!rc && gap__snapshot_get(snapshot, root, GAP__WORD_ANNOTATIONS, &value))
+    rc = build_annotations(snapshot, value, history);
   return rc;
 }
 

@@ -23,6 +23,8 @@ static void check_stacks(const struct gap__history *history) {
     FUZZ_CHECK(history->frames[i].name < history->text_bytes);
     FUZZ_CHECK(history->frames[i].filename < history->text_bytes);
   }
+  for (uint32_t i = 0; i < history->annotation_count; i++)
+    FUZZ_CHECK(history->annotations[i].name < history->text_bytes);
   FUZZ_CHECK(history->text_bytes > 0 && history->text[history->text_bytes - 1] == 0);
 }
 

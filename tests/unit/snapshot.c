@@ -59,6 +59,10 @@ static void check_small_events(const struct gap__history *history) {
   expect_event(&first[11], GAP__ACT_OOM, 123456, (uint64_t)4 << 30, 16, 0);
   expect_event(&first[12], GAP__ACT_SNAPSHOT, 0, 15 * MIB, 17, 0);
   expect_event(&second[0], GAP__ACT_SEGMENT_MAP, 2 * BASE, 20 * MIB, 0, 0);
+  assert_int_equal(history->annotation_count, 1);
+  assert_true(history->annotations[0].is_start && history->annotations[0].device == 0);
+  assert_string_equal(history->text + history->annotations[0].name, "step");
+  assert_int_equal(history->annotations[0].time_us, 1 - (1700000000000000 - 5)); /* on the events' clock, long before them */
   assert_int_equal(first[8].stream, 77);
   assert_false(history->devices[0].wrapped || history->devices[1].wrapped);
 }
