@@ -18,8 +18,9 @@ ALLOWED = {
     "core": {"base", "dev", "conf"},
     "api": {"base", "dev", "conf", "core"},
     "replay": {"base", "dev", "conf", "core", "trace"},
-    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "api"},
-    "cli": {"base", "dev", "conf", "core", "trace", "replay", "api", "toolsapi"},
+    "explain": {"base", "dev", "conf", "core", "trace", "replay"},
+    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "api"},
+    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "api", "toolsapi"},
 }
 LIBRARY = {"base", "dev", "conf", "core", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other

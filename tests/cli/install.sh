@@ -13,6 +13,7 @@ silently cmake --install "$build" --prefix "$here/usr"
 DESTDIR=$here/stage silently cmake --install "$build" --prefix /opt/gapless
 [ -f "$here/stage/opt/gapless/include/gapless/gapless.h" ] || fail "DESTDIR is not honoured"
 [ ! -e "$here/usr/include/gapless/tools.h" ] || fail "tools.h is not for programs"
+[ ! -e "$here/usr/include/gapless/explain.h" ] || fail "explain.h is not for programs"
 for header in "$here"/usr/include/gapless/*.h; do
   silently ${CC:-cc} -std=c99 -Wall -Wextra -Werror -fsyntax-only -x c -I "$here/usr/include" "$header"
 done

@@ -96,6 +96,69 @@ def old_layout():
     }
 
 
+TORCH = "/usr/lib/python3/site-packages/torch/"
+MAIN = {"name": "<module>", "filename": "train.py", "line": 3}
+SETUP = [{"name": "__init__", "filename": TORCH + "nn/modules/linear.py", "line": 109},
+         {"name": "__init__", "filename": "model.py", "line": 5}, MAIN]
+FORWARD = [{"name": "forward", "filename": TORCH + "nn/modules/linear.py", "line": 134},
+           {"name": "forward", "filename": "model.py", "line": 20}, {"name": "main", "filename": "train.py", "line": 30}]
+OPTIMISER = [{"name": "_init_group", "filename": TORCH + "optim/adam.py", "line": 178},
+             {"name": "main", "filename": "train.py", "line": 40}]
+LEAK = [{"name": "log", "filename": "train.py", "line": 77}]
+
+
+def training():
+    """Eight steps of a training loop whose parts are known: 32 MiB of weights, as much of gradients, twice as much of states,
+    activations that vary from step to step, and 1 MiB a step that train.py:77 keeps."""
+    trace, marks, live = [entry("segment_alloc", BASE, 8192 * MIB, 0)], [], {}
+    free_at = BASE
+
+    def alloc(mib, frames=()):
+        nonlocal free_at
+        trace.append(entry("alloc", free_at, mib * MIB, len(trace), frames=list(frames)))
+        live[free_at] = (mib, frames)
+        free_at += mib * MIB
+        return free_at - mib * MIB
+
+    def free(addr):
+        size = live.pop(addr)[0] * MIB
+        trace.append(entry("free_requested", addr, size, len(trace)))
+        trace.append(entry("free_completed", addr, size, len(trace)))
+
+    def mark(name, stage):
+        marks.append({"name": name, "stage": stage, "device": 0, "time_us": 1_700_000_000_000_000 + len(trace)})
+
+    for _ in range(4):
+        alloc(8, SETUP)
+    for step, scale in enumerate((4, 6, 5, 8, 4, 7, 5, 6)):
+        saved = []
+        alloc(1, LEAK)
+        for _ in range(4):
+            saved.append(alloc(4 * scale, FORWARD))
+            free(alloc(4, FORWARD))
+        grads = []
+        for addr in reversed(saved):
+            free(alloc(2))
+            grads.append(alloc(8))
+            free(addr)
+        mark("Optimizer.step#Adam.step", "START")
+        for _ in range(8 if step == 0 else 0):
+            alloc(8, OPTIMISER)
+        free(alloc(8, OPTIMISER))
+        mark("Optimizer.step#Adam.step", "END")
+        for addr in grads:
+            free(addr)
+    blocks, at = [], BASE
+    for addr in sorted(live):
+        if addr > at:
+            blocks.append(block(at, addr - at, 0, "inactive"))
+        blocks.append(block(addr, live[addr][0] * MIB, live[addr][0] * MIB, "active_allocated", live[addr][1]))
+        at = addr + live[addr][0] * MIB
+    blocks.append(block(at, BASE + 8192 * MIB - at, 0, "inactive"))
+    return {"segments": [segment(BASE, 8192 * MIB, blocks)], "device_traces": [trace], "allocator_settings": SETTINGS,
+            "external_annotations": marks}
+
+
 class ItemWise(pickle._Pickler):
     """Fills dicts and lists one item at a time (SETITEM, APPEND), as other picklers do."""
 
@@ -149,6 +212,11 @@ def main():
     put(made, "small.pickle.zst", b"".join(zstd))
     put(made, "small.item_wise.pickle", item_wise(small()))
     put(made, "old_layout.pickle", pickle.dumps(old_layout(), 3))
+    put(made, "training.pickle", pickle.dumps(training(), 4))
+    put(os.path.join("..", "fuzz", "corpus", "explain"), "small", pickle.dumps(small(), 4))
+    put(os.path.join("..", "fuzz", "corpus", "explain"), "old_layout", pickle.dumps(old_layout(), 4))
+    put(os.path.join("..", "fuzz", "corpus", "explain"), "training", pickle.dumps(training(), 4))
+    put(os.path.join("..", "fuzz", "corpus", "explain"), "policy", json.dumps(policy()).encode())
     text = json.dumps(policy()).encode()
     put(made, "policy.json", text)
     put(made, "policy.json.gz", gzip.compress(text, mtime=0))

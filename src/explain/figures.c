@@ -1,0 +1,114 @@
+#include "explain/figures.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+uint64_t gap__figures_segment_for(uint64_t request) {
+  if (request <= MIB) return 2 * MIB;
+  if (request < 10 * MIB) return 20 * MIB;
+  return request > UINT64_MAX - 2 * MIB ? UINT64_MAX : (request + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+}
+
+bool gap__asker_may_use(const struct gap__asker *asker, const struct gap__picture_segment *segment) {
+  return segment->stream == asker->stream && segment->pool == asker->pool && segment->is_large != asker->is_small;
+}
+
+uint64_t gap__figures_pages(const struct gap__picture_segment *segment, uint64_t addr, uint64_t bytes) {
+  uint64_t page = segment->is_large ? 20 * MIB : 2 * MIB, offset = addr - segment->addr;
+  uint64_t first = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+  return end > first ? end - first : 0;
+}
+
+uint64_t gap__figures_returnable(const struct gap__picture *picture, const struct gap__picture_segment *segment) {
+  uint64_t at = segment->addr, addr, bytes, sum = 0;
+  if (segment->pool) return 0;
+  if (!segment->is_expandable) return segment->live == 0 ? segment->bytes : 0;
+  while (gap__picture_next_gap(picture, segment, &at, &addr, &bytes)) sum += gap__figures_pages(segment, addr, bytes);
+  return sum;
+}
+
+uint64_t gap__figures_main_stream(const struct gap__picture *picture) {
+  uint64_t best = 0, most = 0;
+  for (uint32_t i = 0; i < picture->segment_count; i++) {
+    uint64_t sum = 0;
+    if (picture->segments[i].pool || (i && picture->segments[i].stream == picture->segments[i - 1].stream)) continue;
+    for (uint32_t j = 0; j < picture->segment_count; j++)
+      if (picture->segments[j].stream == picture->segments[i].stream && !picture->segments[j].pool)
+        sum += picture->segments[j].bytes;
+    if (sum > most) {
+      most = sum;
+      best = picture->segments[i].stream;
+    }
+  }
+  return best;
+}
+
+/* The live blocks of a segment that is mostly idle. */
+static void count_pins(const struct gap__picture *picture, const struct gap__picture_segment *segment,
+                       struct gap__figures *figures) {
+  uint64_t idle = segment->bytes - segment->live, at = segment->addr, end = segment->addr + segment->bytes;
+  figures->pinned_segments++;
+  figures->pinned_idle += idle;
+  figures->pin_bytes += segment->live;
+  for (;;) {
+    uint32_t index = gap__tree_at_least(&picture->blocks, &picture->slab, at, 0);
+    const struct gap__picture_block *block = index ? gap__picture_block_at(picture, index) : NULL;
+    if (!block || block->node.major >= end) return;
+    figures->pins++;
+    if (idle > figures->pin_keeps || (idle == figures->pin_keeps && block->bytes < figures->pin_size)) {
+      figures->pin_keeps = idle;
+      figures->pin_size = block->bytes;
+      figures->pin_stack = block->stack;
+    }
+    at = block->node.major + block->bytes;
+  }
+}
+
+static void count_gaps(const struct gap__picture *picture, const struct gap__picture_segment *segment, bool is_own,
+                       struct gap__figures *figures) {
+  uint64_t at = segment->addr, addr, bytes;
+  while (gap__picture_next_gap(picture, segment, &at, &addr, &bytes)) {
+    if (bytes > figures->largest_any) figures->largest_any = bytes;
+    if (is_own && bytes > figures->largest_own) figures->largest_own = bytes;
+  }
+}
+
+static bool is_first_of(const struct gap__picture *picture, uint32_t index, bool pools) {
+  const struct gap__picture_segment *segment = &picture->segments[index];
+  for (uint32_t i = 0; i < index; i++) {
+    const struct gap__picture_segment *other = &picture->segments[i];
+    if (pools ? other->pool == segment->pool : other->stream == segment->stream) return false;
+  }
+  return true;
+}
+
+static void count_segment(const struct gap__picture *picture, const struct gap__picture_segment *segment,
+                          const struct gap__asker *asker, struct gap__figures *figures) {
+  uint64_t idle = segment->bytes - segment->live, returnable = gap__figures_returnable(picture, segment);
+  bool is_own = gap__asker_may_use(asker, segment);
+  figures->returnable += returnable;
+  if (segment->pool) {
+    figures->pool_held += segment->bytes;
+    figures->pool_idle += idle;
+  } else if (segment->stream != asker->stream) {
+    figures->stream_held += segment->bytes;
+    figures->stream_idle += idle;
+  }
+  if (is_own) figures->own_idle += idle;
+  if (segment->live && returnable == 0 && idle >= segment->bytes / 2) count_pins(picture, segment, figures);
+  count_gaps(picture, segment, is_own, figures);
+}
+
+void gap__figures_count(const struct gap__picture *picture, const struct gap__asker *asker,
+                        struct gap__figures *figures) {
+  *figures = (struct gap__figures){.held = picture->held,
+                                   .live = picture->live - picture->pending,
+                                   .pending = picture->pending,
+                                   .idle = picture->held - picture->live,
+                                   .segments = picture->segment_count};
+  for (uint32_t i = 0; i < picture->segment_count; i++) {
+    count_segment(picture, &picture->segments[i], asker, figures);
+    figures->streams += is_first_of(picture, i, false);
+    figures->pools += picture->segments[i].pool && is_first_of(picture, i, true);
+  }
+  figures->stuck = figures->idle - figures->returnable;
+}

@@ -1,0 +1,317 @@
+/* The questions that people ask, each answered in a sentence or two. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "explain/phrase.h"
+#include "explain/subject.h"
+
+typedef void answer_fn(const struct gap__subject *, struct gap__text *);
+
+enum { NAME_BYTES = 160 };
+
+static const char *site_name(const struct gap__subject *subject, uint32_t site, char *out) {
+  gap__sites_name(&subject->sites, site, out, NAME_BYTES);
+  return out;
+}
+#define SITE(index) site_name(subject, (index), (char[NAME_BYTES]){0})
+
+static void refused(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__refusal *refusal = &subject->refusal;
+  const struct gap__figures *figures = &subject->figures;
+  if (!refusal->recorded) {
+    gap__text_add(text, "The file records no refusal; the figures are those at its end.");
+    return;
+  }
+  gap__text_add(
+      text,
+      "At event %s %s were asked, for which PyTorch wanted a new segment of %s; the driver had %s free, %s were idle "
+      "inside PyTorch, the largest piece that could serve it had %s.",
+      GAP__COUNT(refusal->event), GAP__SIZE(refusal->request), GAP__SIZE(refusal->segment),
+      GAP__SIZE(refusal->driver_free), GAP__SIZE(figures->idle), GAP__SIZE(figures->largest_own));
+  if (refusal->count > 1) gap__text_add(text, " It is the last of %" PRIu32 " refusals.", refusal->count);
+}
+
+static void pieces_or_full(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__figures *figures = &subject->figures;
+  uint64_t busy = figures->live + figures->pending, need = gap__lives_rounded(subject->refusal.request);
+  uint64_t could = figures->held + subject->refusal.obtainable;
+  if (!subject->refusal.request)
+    gap__text_add(
+        text, "%s of %s held are live (%s); %s of the idle memory is out of reach between live blocks or in pools.",
+        GAP__SIZE(busy), GAP__SIZE(figures->held), GAP__PERCENT(busy, figures->held), GAP__SIZE(figures->stuck));
+  else if (subject->verdict == GAP_EXPLAIN_FITS)
+    gap__text_add(text, "Neither: the request can be served, %s are live.", GAP__SIZE(busy));
+  else if (busy + need <= could)
+    gap__text_add(
+        text,
+        "Not full: live blocks and the request need %s together, %s less than what was held or could be taken (%s).",
+        GAP__SIZE(busy + need), GAP__SIZE(could - busy - need), GAP__SIZE(could));
+  else
+    gap__text_add(
+        text, "Full: live blocks and the request need %s together, %s more than what was held or could be taken (%s).",
+        GAP__SIZE(busy + need), GAP__SIZE(busy + need - could), GAP__SIZE(could));
+}
+
+static void one_piece(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__figures *figures = &subject->figures;
+  gap__text_add(
+      text,
+      "%s without anything new from the card: the largest idle piece that the asking stream may use has %s, and %s can "
+      "go back to the driver and come again as one segment.",
+      GAP__SIZE(subject->largest_servable), GAP__SIZE(figures->largest_own), GAP__SIZE(figures->returnable));
+  if (!figures->pins) return;
+  gap__text_add(
+      text,
+      " In the way: %" PRIu32 " live block%s of %s in all keep%s %s idle in %" PRIu32 " segment%s; the worst has %s, "
+      "keeps %s (%s).",
+      figures->pins, GAP__PLURAL(figures->pins), GAP__SIZE(figures->pin_bytes), figures->pins == 1 ? "s" : "",
+      GAP__SIZE(figures->pinned_idle), figures->pinned_segments, GAP__PLURAL(figures->pinned_segments),
+      GAP__SIZE(figures->pin_size), GAP__SIZE(figures->pin_keeps), SITE(subject->sites.of_stack[figures->pin_stack]));
+}
+
+static void who_else(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__refusal *refusal = &subject->refusal;
+  const struct gap__figures *figures = &subject->figures;
+  if (refusal->recorded && subject->bounds.total && !refusal->others)
+    gap__text_add(text, "Nobody that the figures show: %s held and %s free are the whole card.",
+                  GAP__SIZE(figures->held), GAP__SIZE(refusal->driver_free));
+  else if (refusal->others)
+    gap__text_add(
+        text,
+        "Of the card's %s PyTorch held %s and %s were free; the other %s are the driver's context, libraries and other "
+        "programs.",
+        GAP__SIZE(subject->bounds.total), GAP__SIZE(figures->held), GAP__SIZE(refusal->driver_free),
+        GAP__SIZE(refusal->others));
+  else if (refusal->recorded)
+    gap__text_add(
+        text,
+        "PyTorch held %s and the driver had %s free; what of the card is missing from their sum (%s) belongs to the "
+        "context and to others: give its size with --card.",
+        GAP__SIZE(figures->held), GAP__SIZE(refusal->driver_free), GAP__SIZE(figures->held + refusal->driver_free));
+  else
+    gap__text_add(
+        text,
+        "The file holds what PyTorch's allocator holds (%s) and nothing else: nvidia-smi lists the other programs; a "
+        "context takes about 0.5 GiB.",
+        GAP__SIZE(figures->held));
+}
+
+static void options_in_force(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__history *history = subject->history;
+  const struct gap__hist_settings *settings = &history->settings;
+  bool expandable = false;
+  for (uint64_t i = 0; i < history->segment_count; i++) expandable |= history->segments[i].is_expandable;
+  if (!settings->present && !history->settings_text[0]) gap__text_add(text, "The file does not say.");
+  else if (history->settings_text[0])
+    gap__text_add(text, "In force when the file was written: \"%.200s\".", history->settings_text);
+  else gap__text_add(text, "No option was set: the variable was empty when the allocator started.");
+  if (expandable) gap__text_add(text, " Expandable segments are in use.");
+  gap__text_add(text,
+                " Options go into PYTORCH_CUDA_ALLOC_CONF before the first CUDA call; later changes have no effect.");
+}
+
+static void would_help(const struct gap__subject *subject, struct gap__text *text) {
+  uint32_t checked = 0, working = 0;
+  const struct gap__advice *first = NULL;
+  for (uint32_t i = 0; i < subject->advice_count; i++) {
+    checked += subject->advice[i].checked;
+    if (!subject->advice[i].checked || !subject->advice[i].works) continue;
+    if (!first) first = &subject->advice[i];
+    working++;
+  }
+  if (!subject->honest.has_events)
+    gap__text_add(
+        text, "Without a history nothing can be tried; record one with torch.cuda.memory._record_memory_history().");
+  else if (!subject->advised) gap__text_add(text, "The advice tells what was tried by replay; none was asked for yet.");
+  else if (first)
+    gap__text_add(text, "%" PRIu32 " changes were tried by replay, %" PRIu32 " work; the smallest is: %s.", checked,
+                  working, first->change);
+  else if (checked) gap__text_add(text, "%" PRIu32 " changes were tried by replay, none works.", checked);
+  else gap__text_add(text, "Nothing could be tried.");
+}
+
+static void why_now(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__steps *steps = &subject->steps;
+  char number[GAP__TEXT_BYTES];
+  uint32_t largest = 0;
+  if (steps->count < 2) {
+    gap__text_add(text, "No steps can be told apart in this file; live memory was highest at event %s with %s.",
+                  GAP__COUNT(subject->lives.peak_event), GAP__SIZE(subject->lives.peak_bytes));
+    return;
+  }
+  for (uint32_t i = 1; i < steps->count; i++)
+    if (steps->at[i].peak_bytes > steps->at[largest].peak_bytes) largest = i;
+  snprintf(number, sizeof number, "number %" PRIu32, largest + 1);
+  gap__text_add(text, "Of %" PRIu32 " steps %s needs most: %s live at its peak, the first one %s.", steps->count,
+                largest == 0                  ? "the first"
+                : largest + 1 == steps->count ? "the last"
+                                              : number,
+                GAP__SIZE(steps->at[largest].peak_bytes), GAP__SIZE(steps->at[0].peak_bytes));
+  if (subject->categories.most[GAP__CAT_OPTIMISER])
+    gap__text_add(text,
+                  " The optimiser makes its states (%s) at the end of the first step and keeps them: every later step "
+                  "begins with "
+                  "that much less.",
+                  GAP__SIZE(subject->categories.most[GAP__CAT_OPTIMISER]));
+}
+
+static void what_grows(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__growth *growth = &subject->growth;
+  if (!growth->steps) gap__text_add(text, "Too few steps can be told apart to say.");
+  else if (!growth->grows)
+    gap__text_add(text, "Nothing: over %" PRIu32 " steps the floor of live memory moves by %s%s a step.", growth->steps,
+                  growth->per_step < 0 ? "-" : "",
+                  GAP__SIZE((uint64_t)(growth->per_step < 0 ? -growth->per_step : growth->per_step)));
+  else if (growth->site)
+    gap__text_add(text, "Live memory grows by %s a step over %" PRIu32 " steps; %s of it stay behind at %s.",
+                  GAP__SIZE((uint64_t)growth->per_step), growth->steps, GAP__SIZE(growth->site_bytes),
+                  SITE(growth->site));
+  else
+    gap__text_add(
+        text, "Live memory grows by %s a step over %" PRIu32 " steps; the file has no stacks that would name the line.",
+        GAP__SIZE((uint64_t)growth->per_step), growth->steps);
+}
+
+static void still_taken(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__figures *figures = &subject->figures;
+  gap__text_add(
+      text,
+      "Freed memory stays with PyTorch's allocator: %s are idle in it, and torch.cuda.empty_cache() would hand back %s "
+      "of them.",
+      GAP__SIZE(figures->idle), GAP__SIZE(figures->returnable));
+  if (figures->live) gap__text_add(text, " %s are live: something still refers to them.", GAP__SIZE(figures->live));
+}
+
+static void one_card_worse(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__history *history = subject->history;
+  uint32_t devices = 0;
+  for (uint32_t i = 0; i < history->device_count; i++) {
+    uint64_t held = 0, active = 0;
+    for (uint64_t j = 0; j < history->segment_count; j++) {
+      if ((uint32_t)history->segments[j].device != i) continue;
+      held += history->segments[j].total_size;
+      active += history->segments[j].active_size;
+    }
+    if (!held && !history->devices[i].event_count) continue;
+    if (devices++ < 8)
+      gap__text_add(text, "%sdevice %" PRIu32 " holds %s (%s live)", devices == 1 ? "At the end " : ", ", i,
+                    GAP__SIZE(held), GAP__SIZE(active));
+  }
+  if (devices > 1) gap__text_add(text, ".");
+  else {
+    gap__text_clear(text);
+    gap__text_add(text, "The file has one device only; compare the files of the ranks.");
+  }
+}
+
+static void private_pools(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__figures *figures = &subject->figures;
+  if (!figures->pools) {
+    gap__text_add(text, "None: no private pool exists.");
+    return;
+  }
+  gap__text_add(
+      text,
+      "%" PRIu32
+      " private pool%s (CUDA graphs, MemPool) hold%s %s, of which %s are idle; nothing else can use them until "
+      "the graphs or pools are released.",
+      figures->pools, GAP__PLURAL(figures->pools), figures->pools == 1 ? "s" : "", GAP__SIZE(figures->pool_held),
+      GAP__SIZE(figures->pool_idle));
+}
+
+static void smaller_failed(const struct gap__subject *subject, struct gap__text *text) {
+  uint64_t least = UINT64_MAX, most = 0;
+  uint32_t steps = 0;
+  for (uint32_t i = 0; i + 1 < subject->steps.count; i++, steps++) {
+    uint64_t peak = subject->steps.at[i].peak_bytes;
+    if (peak < least) least = peak;
+    if (peak > most) most = peak;
+  }
+  if (steps >= 2)
+    gap__text_add(text, "Steps differ: their peaks reach from %s to %s. ", GAP__SIZE(least), GAP__SIZE(most));
+  gap__text_add(
+      text,
+      "Idle pieces serve only what fits into them, so another size, even a smaller one, can need new segments (there "
+      "are %s now).",
+      GAP__COUNT(subject->figures.segments));
+}
+
+static void slow_near_limit(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__segment_counts *counts = &subject->segment_counts;
+  if (!counts->made && !counts->freed) gap__text_add(text, "The file records no calls of the driver.");
+  else if (!counts->bursts)
+    gap__text_add(text,
+                  "It was not: PyTorch took %s segment%s from the driver, gave back %s, and never had to give back in "
+                  "order to take.",
+                  GAP__COUNT(counts->made), GAP__PLURAL(counts->made), GAP__COUNT(counts->freed));
+  else
+    gap__text_add(text,
+                  "PyTorch gave idle segments back in order to take others %s time%s; each time it waits for the whole "
+                  "device, and "
+                  "then pays for the segments again (%s taken, %s given back in all).",
+                  GAP__COUNT(counts->bursts), GAP__PLURAL(counts->bursts), GAP__COUNT(counts->made),
+                  GAP__COUNT(counts->freed));
+}
+
+static void this_machine(const struct gap__subject *subject, struct gap__text *text) {
+  (void)subject;
+  gap__text_add(
+      text, "The file does not say. `gapless info` tells what a machine can do; without virtual memory management (old "
+            "drivers, vGPU, some WSL and MIG set-ups) neither expandable segments nor page stealing work.");
+}
+
+static void is_complete(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__honest *honest = &subject->honest;
+  const struct gap__hist_device *from = &subject->history->devices[subject->device];
+  if (honest->contradictions) {
+    gap__text_add(text, "It contradicts itself in %" PRIu32 " place%s. %s", honest->contradictions,
+                  GAP__PLURAL(honest->contradictions), gap__text_str(&honest->first));
+    return;
+  }
+  if (!honest->has_events)
+    gap__text_add(text, "No: it has no history, only the state at one moment. That tells what is held, by whom and in "
+                        "which pieces; not "
+                        "what came before, what would have helped, or what grows.");
+  else if (honest->wrapped)
+    gap__text_add(
+        text,
+        "No: the history does not reach back to the beginning (the recorder's ring wrapped, or recording began late); "
+        "%s blocks are older than its %s events. Sums at the end are exact, the peak is that of the part recorded.",
+        GAP__COUNT(honest->lives_before), GAP__COUNT(from->event_count));
+  else
+    gap__text_add(text, "Yes: %s events from the first allocation on%s, and they agree with the segments at the end.",
+                  GAP__COUNT(from->event_count), honest->has_segments ? "" : " (no segments are listed)");
+  if (honest->has_events && !honest->has_stacks)
+    gap__text_add(text, " It has no stacks: record with stacks to see call sites.");
+  if (subject->history->unknown_actions)
+    gap__text_add(text, " %s entries of a kind unknown to this version are left out.",
+                  GAP__COUNT(subject->history->unknown_actions));
+}
+
+static const struct {
+  const char *title;
+  answer_fn *answer;
+} questions[GAP__QUESTIONS] = {
+    {"Why was it refused?", refused},
+    {"In pieces, or full?", pieces_or_full},
+    {"How much in one piece, and what is in the way?", one_piece},
+    {"Who else is on the card?", who_else},
+    {"Which options are in force?", options_in_force},
+    {"Would an option help?", would_help},
+    {"Why now and not earlier?", why_now},
+    {"What grows, and where?", what_grows},
+    {"Why is it still taken after it was freed?", still_taken},
+    {"Why is one card worse than the others?", one_card_worse},
+    {"What is in graphs and other private pools?", private_pools},
+    {"Why does something smaller fail?", smaller_failed},
+    {"Why is it slow near the limit?", slow_near_limit},
+    {"Does this machine support it?", this_machine},
+    {"Is the file complete?", is_complete},
+};
+
+const char *gap__words_question(uint32_t index) { return questions[index].title; }
+
+void gap__words_answer(const struct gap__subject *subject, uint32_t index, struct gap__text *text) {
+  questions[index].answer(subject, text);
+}
