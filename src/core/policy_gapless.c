@@ -225,6 +225,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   bool all = !pool.first && !pool.second;
   gap__lock(&s->lock);
   gap__pending_poll(s);
+  while (gap__pending_wait(s)) continue; /* what other streams still use is given back too, as empty_cache does */
   uint64_t pages = gap__trim_idle(s, all ? NULL : &pool, 0, true);
   gap__figures_sample(s);
   gap__unlock(&s->lock);

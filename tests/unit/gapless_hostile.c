@@ -94,6 +94,22 @@ static void pending_is_freed(void **state) {
   try_end(&t);
 }
 
+/* To give memory back, trimming waits for the streams that still use what was freed. */
+static void trim_waits_for_pending(void **state) {
+  (void)state;
+  const char *strategies[] = {"", "strategy:caching_allocator"};
+  for (int i = 0; i < 2; i++) {
+    struct gap__sim_params card = {.total_bytes = GIB, .lag_us = 100};
+    struct try t = try_sim_with(&card, strategies[i], GAP__MAKER_OFF);
+    gap_addr a = try_get(&t, 0, 20 * MIB);
+    assert_int_equal(gap__heap_record_stream(t.heap, a, STREAM_B), 0);
+    try_give(&t, a);
+    assert_int_equal(try_trim(&t), 20 * MIB);
+    assert_int_equal(try_stats(&t)->active_bytes[0].current, 0);
+    try_end(&t);
+  }
+}
+
 static void devices(void **state) {
   (void)state;
   struct try t = try_sim("");
@@ -138,9 +154,15 @@ static void no_vmm(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sizes),     cmocka_unit_test(sizes_that_wrap),  cmocka_unit_test(too_large_for_the_cap),
-      cmocka_unit_test(addresses), cmocka_unit_test(pending_is_freed), cmocka_unit_test(devices),
-      cmocka_unit_test(pools),     cmocka_unit_test(no_vmm),
+      cmocka_unit_test(sizes),
+      cmocka_unit_test(sizes_that_wrap),
+      cmocka_unit_test(too_large_for_the_cap),
+      cmocka_unit_test(addresses),
+      cmocka_unit_test(pending_is_freed),
+      cmocka_unit_test(trim_waits_for_pending),
+      cmocka_unit_test(devices),
+      cmocka_unit_test(pools),
+      cmocka_unit_test(no_vmm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
