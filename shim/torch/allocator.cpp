@@ -14,6 +14,19 @@ Allocator *the_allocator = nullptr;
 
 void Allocator::delete_block(void *ptr) { the_allocator->release(ptr); }
 
+// Asking for the current device costs more than a block (1.5 us in a thread that has no context yet), and where there is
+// only one there is nothing to ask.
+inline c10::DeviceIndex Allocator::current_device() const {
+  c10::DeviceIndex device = 0;
+  if (device_count_ != 1) C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return device;
+}
+
+static inline cudaStream_t current_stream(c10::DeviceIndex device) {
+  c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
+  return stream.id() == 0 ? nullptr : stream.stream();  // 0: the default stream
+}
+
 void Allocator::set_detour(unsigned bit, bool on) {
   if (on) detour_.fetch_or(bit);
   else detour_.fetch_and(~bit);
@@ -22,7 +35,7 @@ void Allocator::set_detour(unsigned bit, bool on) {
 // ---- allocation ----
 
 inline void *Allocator::serve(c10::DeviceIndex device, size_t bytes, cudaStream_t stream) {
-  unsigned detour = detour_.load(std::memory_order_relaxed);
+  unsigned detour = detour_.load(std::memory_order_relaxed) & (kNative | kRoutes | kWatched);
   if (C10_UNLIKELY(detour || c10::impl::GPUTrace::haveState || c10::memoryProfilingEnabled()))
     return serve_slowly(device, bytes, stream, detour);
   gap_addr addr;
@@ -71,6 +84,7 @@ void *Allocator::rescue(int rc, c10::DeviceIndex device, size_t bytes, cudaStrea
 // torch.profiler's memory view.  `sign` 1: the block was allocated, -1: it is about to be freed.
 void Allocator::report_usage(void *ptr, int64_t sign, c10::DeviceIndex device) {
   if (!c10::memoryProfilingEnabled()) return;
+  set_detour(kProfiled, true);
   gap_block block = {};
   if (gap_find_block(heap_, address_of(ptr), &block, nullptr)) return;
   auto bytes = static_cast<int64_t>(block.bytes);
@@ -81,9 +95,8 @@ void Allocator::report_usage(void *ptr, int64_t sign, c10::DeviceIndex device) {
 }
 
 c10::DataPtr Allocator::allocate(size_t bytes) {
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
+  c10::DeviceIndex device = current_device();
+  cudaStream_t stream = current_stream(device);
   unsigned detour = detour_.load(std::memory_order_relaxed);
   if (C10_UNLIKELY(detour & (kNative | kUncached | kRoutes)) && goes_to_native(device, stream, detour))
     return native_->allocate(bytes);  // with its own deleter, by which record_stream knows its blocks
@@ -93,22 +106,18 @@ c10::DataPtr Allocator::allocate(size_t bytes) {
 
 void *Allocator::raw_alloc(size_t bytes) {
   if (bytes == 0) return nullptr;
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return serve(device, bytes, c10::cuda::getCurrentCUDAStream(device).stream());
+  c10::DeviceIndex device = current_device();
+  return serve(device, bytes, current_stream(device));
 }
 
 void *Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return nullptr;
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return serve(device, bytes, stream);
+  return serve(current_device(), bytes, stream);
 }
 
 #if GAP_TORCH_AT_LEAST(13)
 c10::DataPtr Allocator::allocateWithAddress(size_t bytes, void *addr) {
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  c10::DeviceIndex device = current_device();
   int rc = gap_alloc_at(heap_, address_of(addr), bytes);
   if (rc == GAP_ENOTMINE) return native_->allocateWithAddress(bytes, addr);
   TORCH_CHECK(rc == 0, "gapless: no block can be made at ", addr, ": ", gap_strerror(rc));
@@ -120,9 +129,9 @@ c10::DataPtr Allocator::allocateWithAddress(size_t bytes, void *addr) {
 
 inline void Allocator::release(void *ptr) {
   if (!ptr) return;
-  unsigned detour = detour_.load(std::memory_order_relaxed) & (kWatched | kShared);
-  if (C10_UNLIKELY(detour || c10::impl::GPUTrace::haveState || c10::memoryProfilingEnabled()))
-    return release_slowly(ptr, detour);
+  unsigned detour = detour_.load(std::memory_order_relaxed) & (kWatched | kShared | kProfiled);
+  if (C10_UNLIKELY(detour == kProfiled) && !c10::memoryProfilingEnabled()) detour = 0;  // by now, or in another thread
+  if (C10_UNLIKELY(detour || c10::impl::GPUTrace::haveState)) return release_slowly(ptr, detour);
   int rc = gap_free(heap_, address_of(ptr));
   if (C10_UNLIKELY(rc)) release_foreign(rc, ptr);
 }

@@ -131,10 +131,11 @@ class Allocator final : public CUDAAllocator {
 
  private:
   // New blocks come from torch's own allocator; caching is off, which that does too; some go to pools; somebody listens;
-  // some are shared with other processes.
-  enum Detour : unsigned { kNative = 1, kUncached = 2, kRoutes = 4, kWatched = 8, kShared = 16 };
+  // some are shared with other processes; a profiler has been told of some, so that it hears of frees too.
+  enum Detour : unsigned { kNative = 1, kUncached = 2, kRoutes = 4, kWatched = 8, kShared = 16, kProfiled = 32 };
 
   void *serve(c10::DeviceIndex device, size_t bytes, cudaStream_t stream);
+  c10::DeviceIndex current_device() const;
   bool goes_to_native(c10::DeviceIndex device, cudaStream_t stream, unsigned detour);
   void *serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, unsigned detour);
   void *rescue(int rc, c10::DeviceIndex device, size_t bytes, cudaStream_t stream, gap_pool_id pool);

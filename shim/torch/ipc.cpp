@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -27,6 +28,12 @@ constexpr char kMagic[4] = {'G', 'A', 'P', '1'};
 constexpr char kDriverMagic[4] = {'G', 'A', 'P', 'D'};
 constexpr uint32_t kBatch = 64;     // descriptors a message; the kernel takes 253
 constexpr uint32_t kKeptMost = 64;  // descriptors kept open for one block
+
+// GAPLESS_IPC=socket, pidfd or copy leaves only that way: for containers where one of them half works.
+bool allowed(const char *way) {
+  const char *only = std::getenv("GAPLESS_IPC");
+  return !only || !*only || std::strcmp(only, way) == 0;
+}
 
 struct Header {  // of a handle; `kept` of gap_piece follow
   char magic[4];
@@ -222,6 +229,7 @@ void *copy_of(gap_addr block, uint64_t bytes) {
 
 // Can pieces of the block be exported at all?  Those of a small block are kept.
 bool try_export(gap_heap *heap, gap_addr block, unsigned count, std::vector<gap_piece> *kept) {
+  if (!allowed("socket") && !allowed("pidfd")) return false;
   kept->resize(count <= kKeptMost ? count : 1);
   if (gap_export(heap, block, 0, static_cast<unsigned>(kept->size()), kept->data())) {
     kept->clear();
@@ -349,8 +357,9 @@ void finish_work(int device) {
 
 std::shared_ptr<void> map_pieces(gap_heap *heap, int device, const std::string &handle) {
   Import import = parse(handle);
-  std::vector<gap_piece> pieces = ask_owner(import.header);
-  if (pieces.empty()) pieces = take_from_owner(import);
+  std::vector<gap_piece> pieces;
+  if (allowed("socket")) pieces = ask_owner(import.header);
+  if (pieces.empty() && allowed("pidfd")) pieces = take_from_owner(import);
   TORCH_CHECK(!pieces.empty(), "gapless: process ", import.header.pid,
               ", which shares this memory, gives no descriptors of it (", std::strerror(errno),
               "): it has ended, is of another user, or lives in another container");

@@ -3,7 +3,7 @@
 // A handle names the owner's pieces of memory (file descriptors of the driver's allocations).  The other process gets them
 // from a thread of the owner over a UNIX socket (SCM_RIGHTS); where that cannot be reached, by pidfd_getfd, for small
 // blocks, whose descriptors are kept open for it.  Segments of the driver's go by cudaIpcMemHandle, and so does what cannot
-// be exported, as a copy in memory of cudaMalloc.
+// be exported, as a copy in memory of cudaMalloc.  GAPLESS_IPC=socket, pidfd or copy leaves one way.
 #pragma once
 
 #include <array>

@@ -1,10 +1,19 @@
 """Memory shared between processes."""
 
+import os
+
 import torch
 import torch.multiprocessing as multiprocessing
 from case import MIB, check_heap, install, run_group, settle, shim, tensor
 
 install()
+
+
+def looker(requests, answers):
+    """Says what it sees, or what went wrong."""
+    x = requests.get()
+    answers.put(f"{int(x.min())} {int(x.max())}")
+    del x
 
 
 def consumer(requests, answers):
@@ -66,6 +75,30 @@ def test_memory_comes_back():
     torch.cuda.ipc_collect()
     settle()
     assert torch.cuda.memory_reserved() <= before + 4 * MIB, (torch.cuda.memory_reserved(), before)
+
+
+def seen_by_another(x, way):
+    """What another process sees of a tensor, with one way of sharing; or the error that it met."""
+    context = multiprocessing.get_context("spawn")
+    requests, answers = context.Queue(), context.Queue()
+    os.environ["GAPLESS_IPC"] = way
+    try:
+        process = context.Process(target=looker, args=(requests, answers))
+        process.start()
+        requests.put(x)
+        process.join(60)
+        return answers.get(timeout=1) if process.exitcode == 0 else "failed"
+    finally:
+        del os.environ["GAPLESS_IPC"]
+
+
+def test_other_ways():
+    x = torch.full((3 * MIB,), 17, dtype=torch.uint8, device="cuda")
+    assert seen_by_another(x, "socket") == "17 17"
+    assert seen_by_another(x.clone(), "copy") == "17 17"
+    pidfd = seen_by_another(x.clone(), "pidfd")  # a container may forbid it: then there is an error, not a hang
+    print("pidfd_getfd:", pidfd)
+    assert pidfd in ("17 17", "failed")
 
 
 def test_segments():
