@@ -224,6 +224,7 @@ static int retire_stream(struct gap__policy_state *s, gap_stream stream) {
 static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_returned) {
   bool all = !pool.first && !pool.second;
   gap__lock(&s->lock);
+  atomic_store(&s->ahead, NULL); /* what is given back must not be made anew ahead of need */
   gap__pending_poll(s);
   while (gap__pending_wait(s)) continue; /* what other streams still use is given back too, as empty_cache does */
   uint64_t pages = gap__trim_idle(s, all ? NULL : &pool, 0, true);
