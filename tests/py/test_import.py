@@ -191,5 +191,7 @@ def test_torchs_own_strings_load_nothing_of_ours(run):
         print(sorted(name for name in sys.modules if name.startswith("gapless")), torch._C.parsed)
     """
     result = run(code, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True", GAPLESS_LIBRARY="/nowhere")
-    assert "gapless.heap" not in result.stdout and "['expandable_segments:True', 'max_split_size_mb:64']" in result.stdout
+    assert (
+        "gapless.heap" not in result.stdout and "['expandable_segments:True', 'max_split_size_mb:64']" in result.stdout
+    )
     assert result.stderr == ""

@@ -66,10 +66,10 @@ def test_cost_of_other_imports():
     try:
         exec(PTH.read_text(), {})
         finder = sys.meta_path[0]
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for _ in range(1000):
             assert finder.find_spec("json", None, None) is None
-        assert time.perf_counter() - begin < 0.02
+        assert time.thread_time() - begin < 0.05
     finally:
         sys.meta_path[:] = finders
 
