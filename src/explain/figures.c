@@ -1,5 +1,7 @@
 #include "explain/figures.h"
 
+#include "base/map.h"
+
 #define MIB ((uint64_t)1 << 20)
 
 uint64_t gap__figures_segment_for(uint64_t request) {
@@ -26,20 +28,30 @@ uint64_t gap__figures_returnable(const struct gap__picture *picture, const struc
   return sum;
 }
 
-uint64_t gap__figures_main_stream(const struct gap__picture *picture) {
-  uint64_t best = 0, most = 0;
-  for (uint32_t i = 0; i < picture->segment_count; i++) {
+static int sum_by_stream(const struct gap__picture *picture, struct gap__map *sums) {
+  int rc = 0;
+  for (uint32_t i = 0; !rc && i < picture->segment_count; i++) {
     uint64_t sum = 0;
-    if (picture->segments[i].pool || (i && picture->segments[i].stream == picture->segments[i - 1].stream)) continue;
-    for (uint32_t j = 0; j < picture->segment_count; j++)
-      if (picture->segments[j].stream == picture->segments[i].stream && !picture->segments[j].pool)
-        sum += picture->segments[j].bytes;
-    if (sum > most) {
-      most = sum;
-      best = picture->segments[i].stream;
-    }
+    if (picture->segments[i].pool) continue;
+    gap__map_get(sums, picture->segments[i].stream, &sum);
+    rc = gap__map_put(sums, picture->segments[i].stream, sum + picture->segments[i].bytes);
   }
-  return best;
+  return rc;
+}
+
+int gap__figures_main_stream(const struct gap__picture *picture, uint64_t *out) {
+  struct gap__map sums = {0};
+  struct gap__map_slot slot;
+  uint64_t most = 0;
+  int rc = sum_by_stream(picture, &sums);
+  *out = 0;
+  for (size_t cursor = 0; !rc && gap__map_next(&sums, &cursor, &slot);) {
+    if (slot.value < most || (slot.value == most && slot.key > *out)) continue;
+    most = slot.value;
+    *out = slot.key;
+  }
+  gap__map_free(&sums);
+  return rc;
 }
 
 /* The live blocks of a segment that is mostly idle. */
@@ -72,13 +84,18 @@ static void count_gaps(const struct gap__picture *picture, const struct gap__pic
   }
 }
 
-static bool is_first_of(const struct gap__picture *picture, uint32_t index, bool pools) {
-  const struct gap__picture_segment *segment = &picture->segments[index];
-  for (uint32_t i = 0; i < index; i++) {
-    const struct gap__picture_segment *other = &picture->segments[i];
-    if (pools ? other->pool == segment->pool : other->stream == segment->stream) return false;
+static int count_owners(const struct gap__picture *picture, struct gap__figures *figures) {
+  struct gap__map streams = {0}, pools = {0};
+  int rc = 0;
+  for (uint32_t i = 0; !rc && i < picture->segment_count; i++) {
+    rc = gap__map_put(&streams, picture->segments[i].stream, 1);
+    if (!rc && picture->segments[i].pool) rc = gap__map_put(&pools, picture->segments[i].pool, 1);
   }
-  return true;
+  figures->streams = (uint32_t)streams.count;
+  figures->pools = (uint32_t)pools.count;
+  gap__map_free(&streams);
+  gap__map_free(&pools);
+  return rc;
 }
 
 static void count_segment(const struct gap__picture *picture, const struct gap__picture_segment *segment,
@@ -98,17 +115,14 @@ static void count_segment(const struct gap__picture *picture, const struct gap__
   count_gaps(picture, segment, is_own, figures);
 }
 
-void gap__figures_count(const struct gap__picture *picture, const struct gap__asker *asker,
-                        struct gap__figures *figures) {
+int gap__figures_count(const struct gap__picture *picture, const struct gap__asker *asker,
+                       struct gap__figures *figures) {
   *figures = (struct gap__figures){.held = picture->held,
                                    .live = picture->live - picture->pending,
                                    .pending = picture->pending,
                                    .idle = picture->held - picture->live,
                                    .segments = picture->segment_count};
-  for (uint32_t i = 0; i < picture->segment_count; i++) {
-    count_segment(picture, &picture->segments[i], asker, figures);
-    figures->streams += is_first_of(picture, i, false);
-    figures->pools += picture->segments[i].pool && is_first_of(picture, i, true);
-  }
+  for (uint32_t i = 0; i < picture->segment_count; i++) count_segment(picture, &picture->segments[i], asker, figures);
   figures->stuck = figures->idle - figures->returnable;
+  return count_owners(picture, figures);
 }

@@ -29,14 +29,15 @@ struct gap__figures {
   uint64_t pin_size, pin_keeps;
 };
 
-void gap__figures_count(const struct gap__picture *, const struct gap__asker *, struct gap__figures *);
+/* 0 or GAP_ENOMETA, like the next. */
+int gap__figures_count(const struct gap__picture *, const struct gap__asker *, struct gap__figures *);
 
 /* What of a segment can go back to the driver at once; nothing of a private pool. */
 uint64_t gap__figures_returnable(const struct gap__picture *, const struct gap__picture_segment *);
 /* Whole pages inside one gap of an expandable segment. */
 uint64_t gap__figures_pages(const struct gap__picture_segment *, uint64_t addr, uint64_t bytes);
 /* The stream that holds most of the default pool. */
-uint64_t gap__figures_main_stream(const struct gap__picture *);
+int gap__figures_main_stream(const struct gap__picture *, uint64_t *out);
 /* What the native policy would ask the driver for. */
 uint64_t gap__figures_segment_for(uint64_t request);
 bool gap__asker_may_use(const struct gap__asker *, const struct gap__picture_segment *);

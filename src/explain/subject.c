@@ -59,8 +59,9 @@ static int take_picture(struct gap__subject *subject) {
   if (!rc) {
     const struct gap__hist_event *events = subject->history->devices[subject->device].events;
     subject->asker.is_small = refusal->request && refusal->request <= (uint64_t)1 << 20;
-    subject->asker.stream = refusal->recorded ? events[refusal->event].stream : gap__figures_main_stream(&picture);
-    gap__figures_count(&picture, &subject->asker, &subject->figures);
+    if (refusal->recorded) subject->asker.stream = events[refusal->event].stream;
+    else rc = gap__figures_main_stream(&picture, &subject->asker.stream);
+    if (!rc) rc = gap__figures_count(&picture, &subject->asker, &subject->figures);
   }
   gap__picture_end(&picture);
   return rc;

@@ -235,6 +235,13 @@ static void say_request(const struct gap__subject *subject, struct gap__text *te
   }
 }
 
+/* A request that was only asked about, under a bound that nobody knows. */
+static void say_unbounded(const struct gap__subject *subject, struct gap__text *text) {
+  bool is_asked = subject->refusal.request && !subject->refusal.recorded;
+  if (is_asked && !subject->bounds.limit && subject->verdict != GAP_EXPLAIN_FITS)
+    gap__text_add(text, " What the driver could still give is not in the file: say so with --cap or --card.");
+}
+
 static void say_state(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__figures *figures = &subject->figures;
   uint64_t between = figures->stuck > figures->pool_idle ? figures->stuck - figures->pool_idle : 0;
@@ -279,6 +286,7 @@ void gap__verdict_say(const struct gap__subject *subject, struct gap__text *text
   if (subject->refusal.request) say_request(subject, text);
   else say_state(subject, text);
   say_limit(subject, text);
+  say_unbounded(subject, text);
   if (figures->held == 0) return;
   gap__text_add_char(text, ' ');
   say_sums(subject, text);

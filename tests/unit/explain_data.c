@@ -68,6 +68,24 @@ static void parts_of_a_training(void **state) {
   expect_llama("llama_sft.pickle.xz", 0.05); /* without stacks, by lives alone */
 }
 
+/* The same file with its stacks taken away: what remains is told from lives, and the turn of each step is a guess. */
+static void lives_alone_say_nearly_the_same(void **state) {
+  (void)state;
+  struct gap__subject *with = open_data("llama_sft.stacks.pickle.xz"), *without = calloc(1, sizeof *without);
+  assert_non_null(without);
+  without->options = with->options;
+  without->history = with->history;
+  for (uint64_t i = 0; i < with->history->devices[0].event_count; i++) with->history->devices[0].events[i].stack = 0;
+  for (uint64_t i = 0; i < with->history->block_count; i++) with->history->blocks[i].stack = 0;
+  assert_int_equal(gap__subject_study(without), 0);
+  assert_false(without->honest.has_stacks);
+  expect_near(without->categories.at_peak[GAP__CAT_ACTIVATIONS], with->categories.at_peak[GAP__CAT_ACTIVATIONS], 0.2);
+  expect_near(without->categories.at_peak[GAP__CAT_TEMPORARY], with->categories.at_peak[GAP__CAT_TEMPORARY], 0.6);
+  without->history = NULL; /* it is the other's */
+  close_data(without);
+  close_data(with);
+}
+
 /* make.py says what each block is for. */
 static void parts_of_a_made_training(void **state) {
   (void)state;
@@ -255,6 +273,7 @@ static void checkpoints_of_a_training(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_of_a_training),
+      cmocka_unit_test(lives_alone_say_nearly_the_same),
       cmocka_unit_test(parts_of_a_made_training),
       cmocka_unit_test(the_line_that_grows),
       cmocka_unit_test(a_steady_training_does_not_grow),
