@@ -1,8 +1,14 @@
-/* Given addresses: see at.h. */
+/* Given addresses: see at.h.
+ *
+ * Most addresses that are asked for lie in one idle block.  Where a pinned pool has moved pages inside itself, some lie in
+ * holes that their chunks are still mapped at: these chunks are taken back, so that what was written there is there. */
 #include "core/at.h"
 
 #include "core/arena.h"
 #include "core/events.h"
+#include "core/figures.h"
+#include "core/place.h"
+#include "core/supply.h"
 #include "core/tally.h"
 
 /* ---- a block at an address ---- */
@@ -15,6 +21,7 @@ static uint32_t idle_covering(struct gap__range *range, uint32_t unit, uint64_t 
   return b->state == GAP__IDLE && units <= (uint64_t)b->off + b->len - unit ? index : 0;
 }
 
+/* Lane lock held. */
 static int carve(struct gap__range *range, uint32_t unit, uint32_t units, uint32_t *out) {
   uint32_t index = idle_covering(range, unit, units);
   if (!index) return GAP_EAGAIN;
@@ -22,6 +29,38 @@ static int carve(struct gap__range *range, uint32_t unit, uint32_t units, uint32
   *out = gap__block_isolate(range->arena, index, unit, units, GAP__IDLE);
   if (!*out) gap__block_attach(range->arena, index, GAP__IDLE);
   return *out ? 0 : GAP_ENOMETA;
+}
+
+static bool only_idle_and_holes(const struct gap__range *range, uint32_t unit, uint32_t units) {
+  const struct gap__lane *lane = range->arena->lane;
+  for (uint32_t i = gap__block_covering(range, unit); i && gap__block(lane, i)->off < unit + units;
+       i = gap__block(lane, i)->next) {
+    uint8_t state = gap__block(lane, i)->state;
+    if (state != GAP__IDLE && state != GAP__HOLE) return false;
+  }
+  return true;
+}
+
+/* Device lock held.  The chunks that the place needs must be mapped there; nothing is stolen or made for it. */
+static int take_back(struct gap__policy_state *s, struct gap__range *range, uint32_t unit, uint32_t units,
+                     uint32_t *out) {
+  struct gap__arena *arena = range->arena;
+  struct gap__lane *lane = arena->lane;
+  struct gap__supply q = {.lane = lane, .range = range, .soft = UINT64_MAX, .firm = UINT64_MAX, .hard = 0};
+  const struct gap__spot spot = {.range = range, .off = unit};
+  gap__lock(&lane->lock);
+  bool possible = only_idle_and_holes(range, unit, units);
+  if (possible) q.block = gap__place_reserve(arena, &spot, units);
+  gap__unlock(&lane->lock);
+  if (!q.block) return possible ? GAP_ENOMETA : GAP_EAGAIN;
+
+  int rc = gap__supply_pages(&q);
+  gap__lock(&lane->lock);
+  *out = rc ? 0 : gap__place_settle(arena, q.block, unit, units);
+  if (!*out) gap__place_dissolve(arena, q.block);
+  gap__unlock(&lane->lock);
+  gap__figures_sample(s);
+  return *out ? 0 : rc == GAP_ENOMEM ? GAP_EAGAIN : rc ? rc : GAP_ENOMETA;
 }
 
 static bool make_live(struct gap__lane *lane, uint32_t index, uint64_t bytes) {
@@ -42,15 +81,17 @@ int gap__at_alloc(struct gap__policy_state *s, gap_addr addr, uint64_t bytes) {
 
   struct gap__lane *lane = range->arena->lane;
   uint32_t index = 0;
+  gap__lock(&s->lock);
   gap__lock(&lane->lock);
   int rc = carve(range, (uint32_t)first, (uint32_t)units, &index);
+  gap__unlock(&lane->lock);
+  if (rc == GAP_EAGAIN) rc = take_back(s, range, (uint32_t)first, (uint32_t)units, &index);
+  gap__lock(&lane->lock);
   bool trip = !rc && make_live(lane, index, bytes);
   gap__unlock(&lane->lock);
-  if (!trip) return rc;
-  gap__lock(&s->lock);
-  gap__tally_trip(s, lane);
+  if (trip) gap__tally_trip(s, lane);
   gap__unlock(&s->lock);
-  return 0;
+  return rc;
 }
 
 /* ---- the chunks behind a block ---- */

@@ -211,6 +211,28 @@ static void maker_keeps_the_cap(void **state) {
   try_end(&t);
 }
 
+/* A program that gives memory back does not find it made anew a moment later. */
+static void trim_ends_making_ahead(void **state) {
+  (void)state;
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = 8 * GIB}, "", GAP__MAKER_STEPPED);
+  gap_addr a = try_get(&t, STREAM_A, 200 * MIB);
+  gap__sim_clock_advance(t.dev, 1000000);
+  gap__heap_tick(t.heap, 0);
+  assert_true(try_stats(&t)->pages_made_ahead > 0);
+  try_give(&t, a);
+  try_trim(&t);
+  for (int i = 0; i < 20; i++) {
+    gap__sim_clock_advance(t.dev, 1000000);
+    gap__heap_tick(t.heap, 0);
+  }
+  assert_int_equal(try_held(&t), 0);
+  try_get(&t, STREAM_A, 4 * MIB); /* the next growth starts it again */
+  gap__sim_clock_advance(t.dev, 1000000);
+  gap__heap_tick(t.heap, 0);
+  assert_true(try_held(&t) > 4 * MIB);
+  try_end(&t);
+}
+
 static void maker_off(void **state) {
   (void)state;
   struct try t =
@@ -236,6 +258,7 @@ int main(void) {
       cmocka_unit_test(several_devices),
       cmocka_unit_test(maker_stepped),
       cmocka_unit_test(maker_keeps_the_cap),
+      cmocka_unit_test(trim_ends_making_ahead),
       cmocka_unit_test(maker_off),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,32 @@ static void a_segment_is_cut_where_it_must(void **state) {
   try_end(&t);
 }
 
+/* At the cap a pool moves pages inside itself; the old addresses are still the same bytes. */
+static void moved_pages_come_back_with_their_bytes(void **state) {
+  (void)state;
+  struct try t = try_host(&(struct gap__host_params){.total_bytes = 64 * MIB}, "max_memory:20MiB", GAP__MAKER_OFF);
+  pool_begin(&t);
+  gap_addr a = try_get_pool(&t, STREAM_A, POOL, 8 * MIB), barrier = try_get_pool(&t, STREAM_A, POOL, 4 * MIB);
+  memset((void *)(uintptr_t)a, 0x5a, 8 * MIB);
+  try_give(&t, a);
+  gap_addr b = try_get_pool(&t, STREAM_A, POOL, 16 * MIB);
+  assert_int_equal(at(&t, a, 8 * MIB), GAP_EAGAIN); /* its memory is in use elsewhere */
+  try_check(&t);
+  try_give(&t, b);
+  again(&t, a + 512, 2 * MIB);
+  again(&t, a + 2 * MIB + 512, 6 * MIB - 512);
+  for (uint64_t i = 512; i < 8 * MIB; i += 4096) assert_int_equal(*(unsigned char *)(uintptr_t)(a + i), 0x5a);
+  assert_true(try_stats(&t)->pages_reclaimed_mapping >= 4);
+  assert_int_equal(at(&t, b, 16 * MIB), GAP_EAGAIN);
+  assert_int_equal(try_held(&t), 20 * MIB);
+  try_give(&t, a + 512);
+  try_give(&t, a + 2 * MIB + 512);
+  again(&t, b, 16 * MIB); /* and the other way round */
+  try_give(&t, b);
+  try_give(&t, barrier);
+  try_end(&t);
+}
+
 static void what_is_not_idle_is_refused(void **state) {
   (void)state;
   struct try t = try_sim("");
@@ -129,9 +155,13 @@ static void cached_blocks_are_idle(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_freed_block_comes_back_as_it_was),    cmocka_unit_test(a_whole_layout_comes_back),
-      cmocka_unit_test(a_whole_layout_of_segments_comes_back), cmocka_unit_test(a_segment_is_cut_where_it_must),
-      cmocka_unit_test(what_is_not_idle_is_refused),           cmocka_unit_test(cached_blocks_are_idle),
+      cmocka_unit_test(a_freed_block_comes_back_as_it_was),
+      cmocka_unit_test(a_whole_layout_comes_back),
+      cmocka_unit_test(a_whole_layout_of_segments_comes_back),
+      cmocka_unit_test(a_segment_is_cut_where_it_must),
+      cmocka_unit_test(moved_pages_come_back_with_their_bytes),
+      cmocka_unit_test(what_is_not_idle_is_refused),
+      cmocka_unit_test(cached_blocks_are_idle),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
