@@ -227,11 +227,15 @@ def disable() -> bool:
 
 def configure(conf: str) -> None:
     """See gapless.configure()."""
+    from . import heap
+
     with state.lock:
         if not is_serving():
             check_conf(conf)  # a mistake is an exception where it is made, not a line when CUDA starts
         if state.door is not None:
             state.door.configure(conf)
+        else:
+            heap.configure_default(conf)
         state.conf = conf
         if state.door is not None:
             _show_settings()

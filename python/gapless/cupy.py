@@ -5,6 +5,7 @@ belongs to the stream that is current at its allocation, and use on another stre
 when the array is freed.
 """
 
+import sys
 from typing import Any
 
 from ._say import say
@@ -29,7 +30,8 @@ class _Memory:
             if address:
                 self._heap.free(address)
         except Exception as reason:  # pylint: disable=broad-except
-            say(f"CuPy: {reason}")
+            if not sys.is_finalizing():
+                say(f"CuPy: {reason}")
 
 
 def malloc(size: int) -> Any:

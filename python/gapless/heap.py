@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from . import _errors, _library
 from ._library import PoolId, check, library
+from ._say import say
 
 __all__ = ["Heap", "HeapPool", "Block", "Event", "Usage", "default_heap"]
 
@@ -260,7 +261,8 @@ class Heap:
         def call(_arg: Any, device: int, stream: int, size: int) -> int:
             try:
                 return 1 if function and function(device, stream, size) else 0
-            except Exception:  # pylint: disable=broad-except
+            except Exception as reason:  # pylint: disable=broad-except
+                say(f"on_oom: {reason!r}")
                 return 0
 
         callback = _library.OOM_FN(call) if function else _library.OOM_FN()
@@ -417,6 +419,7 @@ def _pool_id(heap: Heap, device: int, pool: Union[HeapPool, Tuple[int, int], Non
 
 
 _default: Optional[Heap] = None
+_default_conf: Optional[str] = None  # for when it is made
 _default_lock = threading.Lock()
 
 
@@ -430,9 +433,20 @@ def default_heap() -> Heap:
                 code = library().gap_heap_default(byref(handle))
             _library.check_said(code, lines)
             _default = Heap._borrow(handle)
+            if _default_conf is not None:
+                _default.configure(_default_conf)
         return _default
 
 
 def opened_default() -> Optional[Heap]:
     """The default heap where somebody in this process has asked for it through Python; it is not made."""
     return _default
+
+
+def configure_default(conf: str) -> None:
+    """Configures the default heap: now, when it has been made here, and else when it is."""
+    global _default_conf
+    with _default_lock:
+        if _default is not None and _default._handle is not None:
+            _default.configure(conf)
+        _default_conf = conf

@@ -116,6 +116,14 @@ def test_oom_callback_frees(heap):
     heap.free(address)
 
 
+def test_failing_oom_callback_is_said(heap, capfd):
+    heap.set_cap(8 * MIB)
+    heap.on_oom(lambda *_: 1 // 0)
+    with pytest.raises(gapless.OutOfMemoryError):
+        heap.alloc(16 * MIB)
+    assert "on_oom: ZeroDivisionError" in capfd.readouterr().err
+
+
 def test_events(heap):
     seen = []
     heap.on_event(seen.append)

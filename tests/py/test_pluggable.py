@@ -69,6 +69,23 @@ def test_default_heap(driver, run):
     assert result.stdout.splitlines() == [f"{3 << 20} True ''", "True", "not for the default heap", "True"]
 
 
+def test_configured_before_and_after_it_is_made(driver, run):
+    code = """
+        import gapless
+        gapless.configure("max_memory:32M")
+        heap = gapless.default_heap()
+        print(heap.usage().cap_bytes >> 20)
+        gapless.configure("max_memory:16M")
+        print(heap.usage().cap_bytes >> 20)
+        try:
+            gapless.configure("max_memory:little")
+        except gapless.ConfigError:
+            print(heap.usage().cap_bytes >> 20)
+    """
+    result = run(DRIVER_STARTS + textwrap.dedent(code), torch=False, LD_LIBRARY_PATH=driver)
+    assert result.stdout.split() == ["32", "16", "16"] and result.stderr == ""
+
+
 def test_door(driver, run):
     """Where the shim cannot be built the door opens by itself, says so, and serves the default heap."""
     code = """
