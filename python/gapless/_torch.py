@@ -234,8 +234,7 @@ def configure(conf: str) -> None:
             check_conf(conf)  # a mistake is an exception where it is made, not a line when CUDA starts
         if state.door is not None:
             state.door.configure(conf)
-        else:
-            heap.configure_default(conf)
+        heap.configure_default(conf, done=state.door is not None)
         state.conf = conf
         if state.door is not None:
             _show_settings()

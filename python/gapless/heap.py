@@ -443,10 +443,10 @@ def opened_default() -> Optional[Heap]:
     return _default
 
 
-def configure_default(conf: str) -> None:
-    """Configures the default heap: now, when it has been made here, and else when it is."""
+def configure_default(conf: str, done: bool) -> None:
+    """Configures the default heap: now, when it has been made here, and else when it is; `done`: somebody has."""
     global _default_conf
     with _default_lock:
-        if _default is not None and _default._handle is not None:
+        if not done and _default is not None and _default._handle is not None:
             _default.configure(conf)
         _default_conf = conf
