@@ -44,19 +44,19 @@ inline void *Allocator::serve(c10::DeviceIndex device, size_t bytes, cudaStream_
   return pointer_to(addr);
 }
 
-bool Allocator::goes_to_native(c10::DeviceIndex device, cudaStream_t stream, unsigned detour) {
-  return (detour & (kNative | kUncached)) || pools_.route(device, stream).server == Pools::Server::kNative;
+// A pool is served by who served it first, whoever serves new blocks now.
+Pools::Route Allocator::route(c10::DeviceIndex device, cudaStream_t stream, unsigned detour) {
+  Pools::Route route = {false, Pools::Server::kOurs, {0, 0}};
+  if (detour & kRoutes) route = pools_.route(device, stream);
+  if (!route.found && (detour & kNative)) route.server = Pools::Server::kNative;
+  return route;
 }
 
 // Somebody watches, or the request goes to a pool or to torch's own allocator.
 void *Allocator::serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, unsigned detour) {
-  if (detour & kNative) return native_->raw_alloc_with_stream(bytes, stream);
-  gap_pool_id pool = {0, 0};
-  if (detour & kRoutes) {
-    Pools::Route route = pools_.route(device, stream);
-    if (route.server == Pools::Server::kNative) return native_->raw_alloc_with_stream(bytes, stream);
-    pool = id_of(route.pool);
-  }
+  Pools::Route to = route(device, stream, detour);
+  if (to.server == Pools::Server::kNative) return native_->raw_alloc_with_stream(bytes, stream);
+  gap_pool_id pool = id_of(to.pool);
   gap_addr addr = 0;
   void *ptr;
   {
@@ -98,8 +98,10 @@ c10::DataPtr Allocator::allocate(size_t bytes) {
   c10::DeviceIndex device = current_device();
   cudaStream_t stream = current_stream(device);
   unsigned detour = detour_.load(std::memory_order_relaxed);
-  if (C10_UNLIKELY(detour & (kNative | kUncached | kRoutes)) && goes_to_native(device, stream, detour))
-    return native_->allocate(bytes);  // with its own deleter, by which record_stream knows its blocks
+  if (C10_UNLIKELY(detour & (kNative | kUncached | kRoutes))) {
+    bool native = (detour & kUncached) || route(device, stream, detour).server == Pools::Server::kNative;
+    if (native) return native_->allocate(bytes);  // with its own deleter, by which record_stream knows its blocks
+  }
   void *ptr = bytes ? serve(device, bytes, stream) : nullptr;
   return {ptr, ptr, &Allocator::delete_block, c10::Device(c10::DeviceType::CUDA, device)};
 }

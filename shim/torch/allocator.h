@@ -136,7 +136,7 @@ class Allocator final : public CUDAAllocator {
 
   void *serve(c10::DeviceIndex device, size_t bytes, cudaStream_t stream);
   c10::DeviceIndex current_device() const;
-  bool goes_to_native(c10::DeviceIndex device, cudaStream_t stream, unsigned detour);
+  Pools::Route route(c10::DeviceIndex device, cudaStream_t stream, unsigned detour);
   void *serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, unsigned detour);
   void *rescue(int rc, c10::DeviceIndex device, size_t bytes, cudaStream_t stream, gap_pool_id pool);
   void release(void *ptr);
@@ -153,6 +153,7 @@ class Allocator final : public CUDAAllocator {
   gap_heap *heap_ = nullptr;         // set once, in init
   std::atomic<unsigned> detour_{0};  // bits of Detour: why the short way is not enough
   int device_count_ = 0;
+  std::mutex switching_;  // held while a bit of detour_ and what it stands for change together
   Pools pools_;
   History history_;
   Exports exports_;

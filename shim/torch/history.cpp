@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stack>
+#include <utility>
 
 #include "allocator.h"
 
@@ -10,11 +11,7 @@ namespace gapless {
 
 namespace {
 
-struct Frame {
-  Context context;
-  gap_addr freed = 0;
-};
-thread_local Frame frame;
+thread_local History::Frame frame;
 thread_local std::stack<std::string> compile_contexts;
 thread_local std::string metadata_of_thread;
 
@@ -67,16 +64,16 @@ unsigned bits_of(const std::vector<std::string> &names) {
 
 // ---- contexts ----
 
+// Calls nest: an allocation that finds no memory runs callbacks that free.
 History::Call::Call(const History &history, RecordContext level, gap_addr freed) {
   auto *recorder = history.recorder_.load();
-  if (recorder && history.when_.load() >= level) frame.context = recorder();
-  frame.freed = freed;
+  Frame fresh;
+  if (recorder && history.when_.load() >= level) fresh.context = recorder();
+  fresh.freed = freed;
+  outer_ = std::exchange(frame, std::move(fresh));
 }
 
-History::Call::~Call() {
-  frame.context.reset();
-  frame.freed = 0;
-}
+History::Call::~Call() { frame = std::move(outer_); }
 
 // Keeps the context of an allocation until the block is idle; says which one the entry gets.  Under the ring's lock.
 Context History::context_for(const gap_event &event, Ring &ring) {
@@ -205,6 +202,7 @@ void History::track(torch_cuda::AllocatorTraceTracker tracker) {
 // ---- the allocator's calls ----
 
 void Allocator::listen() {
+  std::lock_guard<std::mutex> guard(switching_);
   gap_event_fn heard = [](void *self, const gap_event *event) { static_cast<History *>(self)->on_event(*event); };
   if (heap_) gap_set_events(heap_, history_.listens() ? heard : nullptr, &history_);
   set_detour(kWatched, history_.listens());

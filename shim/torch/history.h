@@ -21,6 +21,10 @@ using Context = std::shared_ptr<c10::GatheredContext>;
 
 class History {
  public:
+  struct Frame {
+    Context context;
+    gap_addr freed = 0;
+  };
   // What a call into the heap brings along for the events that it causes.
   class Call {
    public:
@@ -28,6 +32,9 @@ class History {
     ~Call();
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
+
+   private:
+    Frame outer_;
   };
 
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }

@@ -122,23 +122,25 @@ int Pools::set_flags(Pool pool, unsigned flags, const char *tag) {
 // ---- the allocator's calls ----
 
 void Allocator::createOrIncrefPool(c10::DeviceIndex device, Pool pool, PoolOwner owner) {
-  bool native = owner != nullptr || (detour_.load() & kNative);
+  bool native = owner != nullptr || (detour_.load() & kNative) != 0;
   pools_.retain(device, pool, native);
   if (pools_.server(device, pool) == Pools::Server::kNative)
     native_->createOrIncrefPool(device, pool, std::move(owner));
 }
 
 void Allocator::beginAllocateToPool(c10::DeviceIndex device, Pool pool, std::function<bool(cudaStream_t)> filter) {
-  pools_.retain(device, pool, detour_.load() & kNative);
+  pools_.retain(device, pool, (detour_.load() & kNative) != 0);
   if (pools_.server(device, pool) == Pools::Server::kNative) native_->beginAllocateToPool(device, pool, filter);
   else pools_.adopt(heap_, device, pool);
+  std::lock_guard<std::mutex> guard(switching_);
   pools_.begin(device, pool, std::move(filter));
   set_detour(kRoutes, true);
 }
 
 void Allocator::endAllocateToPool(c10::DeviceIndex device, Pool pool) {
-  pools_.end(device, pool);
   if (pools_.server(device, pool) == Pools::Server::kNative) native_->endAllocateToPool(device, pool);
+  std::lock_guard<std::mutex> guard(switching_);
+  pools_.end(device, pool);
   set_detour(kRoutes, pools_.routes_exist());
 }
 

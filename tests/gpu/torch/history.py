@@ -6,7 +6,7 @@ import pickle
 import torch
 from case import MIB, install, run_group, settle, stat, tensor
 
-install()
+install(b"page_maker:False")  # what is held changes with calls only
 
 
 def blocks_of(snapshot):
