@@ -1,10 +1,13 @@
 """Builds libgapless.so, the shim and what the tests need in C++, with nothing but a compiler and the torch that is installed.
 
-usage: build.py FOLDER [library]     prints what went wrong; the folder then holds libgapless.so, shim.so, help.so
+usage: build.py FOLDER [library|nocard]    prints what went wrong; the folder then holds libgapless.so, shim.so, help.so
+
+nocard: besides, nocard.so and a driver whose calls do nothing, so that tests without kernels run where no card is.
 """
 
 import concurrent.futures
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -75,9 +78,27 @@ def shim(folder):
     run("g++", "-shared", "-o", folder / "help.so", objects[-1], *link)
 
 
+def nocard(folder):
+    """What is preloaded, and empty libraries of the driver with every name that torch may look for."""
+    import torch
+
+    includes = [f"-I{include}" for include in cuda_include()]
+    run("gcc", "-shared", "-fPIC", "-O1", "-w", *includes, f"-I{ROOT}/include", pathlib.Path(__file__).parent / "nocard.c",
+        "-o", folder / "nocard.so")
+    used = (pathlib.Path(torch.__file__).parent / "lib" / "libc10_cuda.so").read_bytes()
+    used += (pathlib.Path(torch.__file__).parent / "include" / "c10" / "cuda" / "driver_api.h").read_bytes()
+    for prefix, library_name in ((b"cu", "libcuda.so.1"), (b"nvml", "libnvidia-ml.so.1")):
+        names = sorted({name.decode() for name in re.findall(rb"\b%s[A-Z]\w+" % prefix, used)} | {"cuDevicePrimaryCtxGetState"})
+        source = folder / (library_name + ".c")
+        source.write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in names))
+        run("gcc", "-shared", "-fPIC", "-w", source, "-o", folder / library_name)
+
+
 if __name__ == "__main__":
     target = pathlib.Path(sys.argv[1]).resolve()
     target.mkdir(parents=True, exist_ok=True)
     library(target)
     if sys.argv[2:] != ["library"]:
         shim(target)
+    if sys.argv[2:] == ["nocard"]:
+        nocard(target)

@@ -70,6 +70,4 @@ HELP void help_plugin_free(void *ptr, ssize_t bytes, int, cudaStream_t) {
 }
 
 // The registry of device allocators, which torch.accelerator looks at.
-HELP int help_is_registered(void) {
-  return c10::GetAllocator(c10::DeviceType::CUDA) == allocator::get();
-}
+HELP int help_is_registered(void) { return c10::GetAllocator(c10::DeviceType::CUDA) == allocator::get(); }
