@@ -46,7 +46,7 @@ compile() {
 objects() { sed "s|.*|$build/obj/&.o|"; }
 
 library_sources() { find src/base src/conf src/dev src/core src/api -name '*.c'; }
-tool_sources() { find src/trace src/replay src/toolsapi cli -name '*.c'; }
+tool_sources() { find src/trace src/replay src/explain src/toolsapi cli -name '*.c'; }
 
 link_program() { # link_program NAME FILE...: with the library's objects
   local name=$1

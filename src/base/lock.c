@@ -13,11 +13,21 @@
 
 enum { SPINS = 64, YIELDS = 64 };
 
+static void wait_a_little(unsigned round) {
+  if (round < SPINS) pause_cpu();
+  else if (round < SPINS + YIELDS) sched_yield();
+  else nanosleep(&(struct timespec){0, 50000}, NULL);
+}
+
 void gap__lock_wait(struct gap__lock *lock) {
+  atomic_fetch_add_explicit(&lock->waiting, 1, memory_order_relaxed);
   for (unsigned round = 0;; round++) {
-    if (round < SPINS) pause_cpu();
-    else if (round < SPINS + YIELDS) sched_yield();
-    else nanosleep(&(struct timespec){0, 50000}, NULL);
-    if (!atomic_load_explicit(&lock->taken, memory_order_relaxed) && gap__trylock(lock)) return;
+    wait_a_little(round);
+    if (!atomic_load_explicit(&lock->taken, memory_order_relaxed) && gap__trylock(lock)) break;
   }
+  atomic_fetch_sub_explicit(&lock->waiting, 1, memory_order_relaxed);
+}
+
+void gap__lock_give_way(struct gap__lock *lock) {
+  for (unsigned round = 0; atomic_load_explicit(&lock->waiting, memory_order_relaxed); round++) wait_a_little(round);
 }

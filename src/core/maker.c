@@ -97,6 +97,7 @@ void gap__maker_step(struct gap__policy_state *s) {
   if (!worth_a_look(s)) return;
   bool more = true;
   while (more && gap__dev_background_idle(s->dev)) {
+    gap__lock_give_way(&s->lock); /* to requests */
     gap__lock(&s->lock);
     more = make_batch(s);
     gap__unlock(&s->lock);
