@@ -206,6 +206,7 @@ void Allocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex reach
 
 void Allocator::emptyCache(Pool pool) {
   native_->emptyCache(pool);
+  History::Call call(history_, RecordContext::ALL, 0);
   for (int device = 0; device < device_count_; device++) gap_trim(heap_, device, id_of(pool), nullptr);
 }
 

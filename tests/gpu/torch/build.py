@@ -57,7 +57,9 @@ def shim(folder):
     import torch
 
     torch_root = pathlib.Path(torch.__file__).parent
-    flags = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG",
+    minor = int(torch.__version__.split(".")[1])
+    standard = "-std=c++17" if minor < 14 else "-std=c++20"
+    flags = ["-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG",
              f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-I{ROOT}/include",
              "-isystem", torch_root / "include"]
     for include in cuda_include():
@@ -69,7 +71,7 @@ def shim(folder):
 
     def compile_one(source):
         target = folder / (source.name + ".o")
-        run("g++", *flags, "-c", source, "-o", target)
+        run("g++", standard, *flags, "-c", source, "-o", target)
         return target
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:

@@ -22,7 +22,8 @@ KERNEL_FREE = {
     "basics": ["waits_for_cuda", "all_figures", "figures_follow_blocks", "empty_cache", "summary_text", "out_of_memory",
                "absurd_sizes", "accelerator"],
     "graphs": ["checkpoint_restores_addresses"],
-    "history": ["snapshot_without_history", "history", "ring_and_skipped_actions", "out_of_memory_entry", "metadata"],
+    "history": ["snapshot_without_history", "history", "ring_and_skipped_actions",
+                "context_of_what_is_given_back", "out_of_memory_entry", "metadata"],
     "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom"],
 }
 

@@ -75,6 +75,16 @@ def test_ring_and_skipped_actions():
     torch.cuda.memory._record_memory_history(enabled=None)
 
 
+def test_context_of_what_is_given_back():
+    torch.cuda.memory._record_memory_history(max_entries=10000, stacks="python")
+    tensor(3 * MIB)
+    torch.cuda.empty_cache()
+    trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    gone = [e for e in trace if e["action"] in ("segment_unmap", "segment_free")]
+    assert gone and any(f["name"] == "empty_cache" for f in gone[-1]["frames"]), gone
+    torch.cuda.memory._record_memory_history(enabled=None)
+
+
 def test_out_of_memory_entry():
     torch.cuda.memory._record_memory_history(max_entries=1000)
     total = torch.cuda.get_device_properties(0).total_memory
