@@ -106,6 +106,7 @@ struct gap__dev_ops {
   int (*write_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
   int (*wait_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value); /* until *addr >= value */
 
+  /* Host memory that copies and values may use under its own address, from the device's side too. */
   int (*pin)(struct gap__dev *, void *, uint64_t bytes);
   int (*unpin)(struct gap__dev *, void *, uint64_t bytes);
 

@@ -2,7 +2,7 @@
  *
  * Both are asked the same things: the program reaches a time, a second stream uses a block until it is let go, the device runs behind
  * the program by a lag.  The simulated card does these by its books.  On a real one there is no program, so streams of our own stand
- * for the recorded ones, and queued waits on a word of device memory stand for the work that keeps them busy. */
+ * for the recorded ones, and queued waits on a word of pinned memory stand for the work that keeps them busy. */
 #ifndef GAP_REPLAY_CARD_H
 #define GAP_REPLAY_CARD_H
 

@@ -1,5 +1,6 @@
-/* A real card: streams of our own stand for the recorded ones, and two words of device memory a stream for the work that keeps it
- * busy.  A queued wait for a word to reach the next number is the work; writing that number from a control stream ends it.
+/* A real card: streams of our own stand for the recorded ones, and two words of pinned memory a stream for the work that keeps it
+ * busy.  A queued wait for a word to reach the next number is the work; writing that number ends it.  The words are written by the
+ * processor, not by another stream: streams share hardware queues, so that a write may lie behind the very wait that it should end.
  *
  *   hold word   between a hold and its release
  *   lag word    every recorded event waits until the timer thread writes its number, one lag later
@@ -7,18 +8,20 @@
  * The device's own table of calls is copied, and two calls of it are replaced: event_record, for the lag, and event_wait, which ends all
  * holds first, since the thread that waits is the one that would release them.  (destroy, too, to take the streams down with it.) */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/map.h"
 #include "replay/card.h"
 
-enum { STREAMS_MAX = 4096, SPIN_NS = 80000 };
+enum { STREAMS_MAX = 4096, WORDS_BYTES = 8 * STREAMS_MAX, SPIN_NS = 80000 };
 
 struct word {
-  gap_addr addr;
-  uint32_t queued, written; /* the last number waited for, the last one written */
+  _Atomic uint32_t *at;
+  uint32_t queued; /* the last number waited for */
 };
 
 struct stream {
@@ -35,9 +38,7 @@ struct real {
   struct gap__card card;
   struct gap__dev_ops ops; /* the device's, with two calls replaced; found from the device by its address */
   const struct gap__dev_ops *inner;
-  gap_stream control;
-  gap_addr page; /* the words */
-  gap__chunk chunk;
+  _Atomic uint32_t *words; /* pinned; two a stream */
 
   pthread_mutex_t lock; /* guards all below */
   pthread_cond_t wake;
@@ -58,15 +59,14 @@ static struct real *real_of_dev(struct gap__dev *dev) {
 }
 
 static int queue_wait(struct real *real, gap_stream on, struct word *word) {
-  int rc = real->inner->wait_value(real->card.dev, on, word->addr, word->queued + 1);
+  int rc = real->inner->wait_value(real->card.dev, on, (uintptr_t)word->at, word->queued + 1);
   if (rc == 0) word->queued++;
   return rc;
 }
 
-static int write_word(struct real *real, struct word *word, uint32_t number) {
-  if (number <= word->written) return 0;
-  word->written = number;
-  return real->inner->write_value(real->card.dev, real->control, word->addr, number);
+/* Lets everything up to `number` go. */
+static void write_word(struct word *word, uint32_t number) {
+  if (atomic_load(word->at) < number) atomic_store(word->at, number);
 }
 
 /* ---- streams ---- */
@@ -77,8 +77,8 @@ static int add_stream(struct real *real, uint64_t recorded, gap_stream *out) {
   struct stream *made = &real->streams[index];
   int rc = real->inner->stream_create(real->card.dev, &made->handle);
   if (rc) return rc;
-  made->hold.addr = real->page + 8ull * index;
-  made->lag.addr = made->hold.addr + 4;
+  made->hold.at = real->words + 2 * (size_t)index;
+  made->lag.at = made->hold.at + 1;
   rc = gap__map_put(&real->by_recorded, recorded, index);
   if (rc == 0) rc = gap__map_put(&real->by_handle, made->handle, index);
   if (rc) {
@@ -121,16 +121,15 @@ static int release(struct gap__card *card, gap_stream handle) {
   struct real *real = real_of(card);
   pthread_mutex_lock(&real->lock);
   struct stream *at = find_stream(real, handle);
-  int rc = at ? write_word(real, &at->hold, at->hold.queued) : GAP_EINVAL;
+  if (at) write_word(&at->hold, at->hold.queued);
   pthread_mutex_unlock(&real->lock);
-  return rc;
+  return at ? 0 : GAP_EINVAL;
 }
 
 static int event_wait(struct gap__dev *dev, gap__event event) {
   struct real *real = real_of_dev(dev);
   pthread_mutex_lock(&real->lock);
-  for (uint32_t i = 0; i < real->stream_count; i++)
-    write_word(real, &real->streams[i].hold, real->streams[i].hold.queued);
+  for (uint32_t i = 0; i < real->stream_count; i++) write_word(&real->streams[i].hold, real->streams[i].hold.queued);
   pthread_mutex_unlock(&real->lock);
   return real->inner->event_wait(dev, event);
 }
@@ -158,7 +157,7 @@ static void fall_behind(struct real *real, gap_stream handle) {
   struct stream *at = find_stream(real, handle);
   if (!at || !real->lag_ns || queue_wait(real, handle, &at->lag)) return;
   struct due due = {real->inner->now_ns(real->card.dev) + real->lag_ns, (uint32_t)(at - real->streams), at->lag.queued};
-  if (push_due(real, due)) write_word(real, &at->lag, at->lag.queued);
+  if (push_due(real, due)) write_word(&at->lag, at->lag.queued);
 }
 
 static int event_record(struct gap__dev *dev, gap__event event, gap_stream handle) {
@@ -192,7 +191,7 @@ static void *run_timer(void *arg) {
       sleep_locked(real, due.at_ns - now);
       continue;
     }
-    write_word(real, &real->streams[due.stream].lag, due.number);
+    write_word(&real->streams[due.stream].lag, due.number);
     real->due_first = (real->due_first + 1) % real->due_room;
     real->due_count--;
   }
@@ -222,18 +221,15 @@ static void wait_until(struct gap__card *card, uint64_t ns) {
 
 static void end_all_waits(struct real *real) {
   for (uint32_t i = 0; i < real->stream_count; i++) {
-    write_word(real, &real->streams[i].hold, real->streams[i].hold.queued);
-    write_word(real, &real->streams[i].lag, real->streams[i].lag.queued);
+    write_word(&real->streams[i].hold, real->streams[i].hold.queued);
+    write_word(&real->streams[i].lag, real->streams[i].lag.queued);
   }
 }
 
 static void give_words(struct real *real) {
-  struct gap__dev *dev = real->card.dev;
-  if (real->chunk) {
-    real->inner->unmap(dev, real->page, GAP__PAGE);
-    real->inner->chunk_release(dev, real->chunk);
-  }
-  if (real->page) real->inner->unreserve(dev, real->page, GAP__PAGE);
+  if (!real->words) return;
+  real->inner->unpin(real->card.dev, real->words, WORDS_BYTES);
+  munmap(real->words, WORDS_BYTES);
 }
 
 /* Waits for what is queued on the stream. */
@@ -268,7 +264,6 @@ static void destroy(struct gap__dev *dev) {
   struct real *real = real_of_dev(dev);
   stop_timer(real);
   for (uint32_t i = 0; i < real->stream_count; i++) give_stream(real, real->streams[i].handle);
-  if (real->control) give_stream(real, real->control);
   give_words(real);
   dev->ops = real->inner;
   dev->ops->destroy(dev);
@@ -287,20 +282,12 @@ static void close_card(struct gap__card *card) {
 static const struct gap__card_ops ops = {wait_until, stream, hold, release, lag_set, close_card};
 
 static int make_words(struct real *real) {
-  struct gap__dev *dev = real->card.dev;
-  int rc = real->inner->reserve(dev, GAP__PAGE, GAP__PAGE, &real->page);
-  if (rc) return rc;
-  gap__chunk chunk;
-  if ((rc = real->inner->chunk_create(dev, GAP__PAGE, GAP__PLACE_DEVICE, &chunk))) return rc;
-  if ((rc = real->inner->map(dev, real->page, GAP__PAGE, chunk))) {
-    real->inner->chunk_release(dev, chunk);
-    return rc;
-  }
-  real->chunk = chunk;
-  if ((rc = real->inner->set_access(dev, real->page, GAP__PAGE))) return rc;
-  for (uint64_t at = 0; at < 8ull * STREAMS_MAX && rc == 0; at += 4)
-    rc = real->inner->write_value(dev, real->control, real->page + at, 0);
-  return rc ? rc : drain(real, real->control);
+  void *words = mmap(NULL, WORDS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (words == MAP_FAILED) return GAP_ENOMETA;
+  int rc = real->inner->pin(real->card.dev, words, WORDS_BYTES);
+  if (rc) munmap(words, WORDS_BYTES);
+  else real->words = words;
+  return rc;
 }
 
 static void init_locks(struct real *real) {
@@ -328,7 +315,6 @@ int gap__card_real(struct gap__dev *dev, const gap_replay_options *options, stru
   real->lag_ns = options->lag_us * 1000;
   init_locks(real);
   int rc = dev->caps.wait_values && dev->caps.vmm && !dev->caps.stepped ? 0 : GAP_ENOTSUP;
-  if (rc == 0) rc = real->inner->stream_create(dev, &real->control);
   if (rc == 0) rc = make_words(real);
   if (rc == 0) rc = pthread_create(&real->timer, NULL, run_timer, real) ? GAP_ENOMETA : 0;
   real->timer_runs = rc == 0;

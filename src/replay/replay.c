@@ -369,7 +369,10 @@ static int open_card(const gap_replay_options *options, struct gap__card **out) 
           options->ordinal,
           &(struct gap__host_params){.total_bytes = options->card_bytes ? options->card_bytes : HOST_BYTES}, &dev);
       break;
-    case GAP_BACKEND_CUDA: rc = gap__cuda_create(options->ordinal, &(struct gap__cuda_params){0}, &dev); break;
+    case GAP_BACKEND_CUDA:
+      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* held streams keep those waiting that share their queue */
+      rc = gap__cuda_create(options->ordinal, &(struct gap__cuda_params){0}, &dev);
+      break;
     default: return GAP_EINVAL;
   }
   return rc ? rc : gap__card_real(dev, options, out);

@@ -457,6 +457,26 @@ static void test_wait_value_blocks_its_stream_only(void **state) {
   assert_no_fault(state);
 }
 
+/* The processor writes what a stream waits for, and copies reach both ways. */
+static void test_pinned_memory_is_the_devices_too(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  static _Alignas(4096) _Atomic uint32_t memory[1024];
+  gap_addr here = (uintptr_t)memory, addr = window(dev, PAGE);
+  map(dev, addr, PAGE, chunk(dev, PAGE));
+  assert_int_equal(gap__dev_pin(dev, (void *)memory, sizeof memory), 0);
+  atomic_store(&memory[0], 0);
+  gap__event behind = event(state);
+  if (dev->caps.wait_values) assert_int_equal(gap__dev_wait_value(dev, stream_of(state), here, 1), 0);
+  assert_int_equal(gap__dev_copy(dev, addr, here, 64, stream_of(state)), 0);
+  assert_int_equal(gap__dev_copy(dev, here + 64, addr, 64, stream_of(state)), 0);
+  assert_int_equal(gap__dev_event_record(dev, behind, stream_of(state)), 0);
+  if (dev->caps.wait_values) assert_int_equal(gap__dev_event_query(dev, behind), GAP_EAGAIN);
+  atomic_store(&memory[0], 7);
+  assert_int_equal(gap__dev_event_wait(dev, behind), 0);
+  if (((struct fixture *)*state)->backend->fill) assert_int_equal(atomic_load(&memory[16]), 7);
+  assert_int_equal(gap__dev_unpin(dev, (void *)memory, sizeof memory), 0);
+}
+
 static void test_pins_balance(void **state) {
   struct gap__dev *dev = dev_of(state);
   static char memory[4096];
@@ -523,6 +543,7 @@ static const struct CMUnitTest rules[] = {
     RULE(test_stream_ids),
     RULE(test_copy_in_stream_order),
     RULE(test_wait_value_blocks_its_stream_only),
+    RULE(test_pinned_memory_is_the_devices_too),
     RULE(test_pins_balance),
     RULE(test_calls_are_counted_once),
     RULE(test_clock_is_monotonic),

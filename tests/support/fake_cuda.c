@@ -330,14 +330,17 @@ static gap__cuda_result cuMemHostRegister(void *memory, size_t bytes, unsigned f
   bool again = gap__map_get(&fake.pinned, (uintptr_t)memory, NULL);
   int rc = again ? 0 : gap__map_put(&fake.pinned, (uintptr_t)memory, bytes);
   pthread_mutex_unlock(&fake.lock);
+  if (!again && !rc) rc = gap__dev_pin(host_here(), memory, bytes);
   return again ? GAP__CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : result_of(rc);
 }
 
 static gap__cuda_result cuMemHostUnregister(void *memory) {
   PASS(CONTEXT | UNSAFE);
+  uint64_t bytes = 0;
   pthread_mutex_lock(&fake.lock);
-  bool known = gap__map_remove(&fake.pinned, (uintptr_t)memory, NULL);
+  bool known = gap__map_remove(&fake.pinned, (uintptr_t)memory, &bytes);
   pthread_mutex_unlock(&fake.lock);
+  if (known) gap__dev_unpin(host_here(), memory, bytes);
   return known ? GAP__CUDA_SUCCESS : GAP__CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "dev/host/state.h"
+#include "dev/soft/pinned.h"
 
 static unsigned char *bytes_at(gap_addr addr) { return (unsigned char *)(uintptr_t)addr; }
 
@@ -12,6 +13,7 @@ static struct host_mapping *usable(struct host *host, gap_addr at, uint64_t sequ
 }
 
 static bool range_usable(struct host *host, gap_addr addr, uint64_t bytes, uint64_t sequence) {
+  if (gap__soft_is_pinned(&host->pinned, addr, bytes)) return true;
   if (addr >= GAP__SPACE_END || bytes > GAP__SPACE_END - addr) return false;
   for (gap_addr at = addr; at < addr + bytes;) {
     struct host_mapping *mapping = usable(host, at, sequence);
@@ -23,6 +25,7 @@ static bool range_usable(struct host *host, gap_addr addr, uint64_t bytes, uint6
 
 /* Adds `change` to the uses of every mapping in the range that is still the one meant when the operation was queued. */
 static void count_uses(struct host *host, gap_addr addr, uint64_t bytes, uint64_t sequence, int change) {
+  if (gap__soft_is_pinned(&host->pinned, addr, bytes)) return; /* who unpins it says that it is out of use */
   for (gap_addr at = addr; at < addr + bytes;) {
     struct host_mapping *mapping = usable(host, at, sequence);
     if (mapping) mapping->uses += (uint32_t)change;

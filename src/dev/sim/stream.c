@@ -1,5 +1,6 @@
 /* Streams and events of the simulated card. */
 #include "dev/sim/state.h"
+#include "dev/soft/pinned.h"
 
 #define COPY_US 2.2               /* to issue */
 #define DEVICE_BYTES_PER_NS 2245. /* a copy reads and writes: half the read bandwidth */
@@ -190,6 +191,10 @@ int gap__sim_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out
 
 /* Whether every byte may be used; *on_card becomes false when host memory lies behind any of it. */
 static bool check_use(struct sim *sim, gap_addr addr, uint64_t bytes, bool *on_card) {
+  if (gap__soft_is_pinned(&sim->pinned, addr, bytes)) {
+    *on_card = false;
+    return true;
+  }
   if (addr >= GAP__SPACE_END || bytes > GAP__SPACE_END - addr) return false;
   for (gap_addr at = addr, end = addr + bytes; at < end;) {
     uint32_t index = gap__space_at(&sim->space, at);
