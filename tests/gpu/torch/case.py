@@ -14,6 +14,7 @@ import torch
 
 BUILD = os.environ["GAPLESS_TEST_BUILD"]
 MIB = 1 << 20
+RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 shim = ctypes.CDLL(os.path.join(BUILD, "shim.so"))
 helper = ctypes.CDLL(os.path.join(BUILD, "help.so"))
