@@ -17,6 +17,7 @@ enum gap__strategy {
   GAP__STRATEGY_HEURISTIC,
   GAP__STRATEGY_COUNT
 };
+enum gap__torch { GAP__TORCH_2_11, GAP__TORCH_2_12 };
 enum gap__convert { GAP__CONVERT_OFF, GAP__CONVERT_SAFE_POINTS, GAP__CONVERT_GATED };
 
 enum gap__conf_source { GAP__CONF_DEFAULT, GAP__CONF_PYTORCH_ENV, GAP__CONF_GAPLESS_ENV, GAP__CONF_RUNTIME };
@@ -51,6 +52,7 @@ struct gap__conf {
   /* ours */
   bool backend_gapless; /* backend:gapless, or one of the article's words */
   enum gap__strategy strategy;
+  enum gap__torch torch; /* whose ways caching_allocator has */
   struct gap__conf_amount max_memory;            /* the cap on held bytes; not set: the card */
   uint64_t granularity;                          /* bytes a request is rounded to: 512 */
   uint64_t chunk_max;                            /* bytes, 2 MiB */

@@ -138,6 +138,7 @@ static void add_value(struct text *text, const struct gap__conf_entry *entry, co
     case GAP__CONF_KIND_MILLISECONDS: add_count(text, *(const uint64_t *)member); break;
     case GAP__CONF_KIND_BACKEND: add_backend(text, values); break;
     case GAP__CONF_KIND_STRATEGY: add(text, gap__conf_strategy_words[values->strategy]); break;
+    case GAP__CONF_KIND_TORCH: add(text, gap__conf_torch_words[values->torch]); break;
     case GAP__CONF_KIND_CONVERT: add(text, gap__conf_convert_words[values->convert]); break;
     case GAP__CONF_KIND_LOG: add(text, gap__conf_log_words[values->log_level]); break;
     case GAP__CONF_KIND_ROUNDUP: add_roundup(text, member); break;

@@ -27,6 +27,7 @@
 #define TYPE_BACKEND "word"
 #define TYPE_STRATEGY "word"
 #define TYPE_CONVERT "word"
+#define TYPE_TORCH "version"
 #define TYPE_LOG "word"
 #define TYPE_ROUNDUP "divisions"
 #define TYPE_SIZES "sizes"
@@ -53,6 +54,7 @@ const char *const gap__conf_strategy_words[GAP__STRATEGY_COUNT] = {
 #define GAP_STRATEGY(suffix, word) [GAP__STRATEGY_##suffix] = word,
 #include "conf/options.def"
 };
+const char *const gap__conf_torch_words[2] = {"2.11", "2.12"};
 const char *const gap__conf_convert_words[3] = {"off", "safe_points", "gated"};
 const char *const gap__conf_log_words[4] = {"error", "warning", "info", "debug"};
 

@@ -131,6 +131,13 @@ static int read_strategy(const char *value, enum gap__strategy *out, char *reaso
   return result;
 }
 
+static int read_torch(const char *value, enum gap__torch *out, char *reason) {
+  int index = 0;
+  int result = read_word(value, gap__conf_torch_words, 2, &index, reason);
+  if (!result) *out = (enum gap__torch)index;
+  return result;
+}
+
 static int read_convert(const char *value, enum gap__convert *out, char *reason) {
   int index = 0;
   int result = read_word(value, gap__conf_convert_words, 3, &index, reason);
@@ -189,6 +196,7 @@ int gap__conf_read_value(const struct gap__conf_entry *entry, const char *value,
     case GAP__CONF_KIND_MILLISECONDS: return read_whole(entry, value, member, reason);
     case GAP__CONF_KIND_BACKEND: return read_backend(value, out, reason);
     case GAP__CONF_KIND_STRATEGY: return read_strategy(value, member, reason);
+    case GAP__CONF_KIND_TORCH: return read_torch(value, member, reason);
     case GAP__CONF_KIND_CONVERT: return read_convert(value, member, reason);
     case GAP__CONF_KIND_LOG: return read_log(value, member, reason);
     case GAP__CONF_KIND_ROUNDUP: return gap__conf_read_roundup(entry, value, member, reason);

@@ -71,11 +71,40 @@ int gap__caching_bin_find(struct caching *c, struct caching_request *request) {
   return 0;
 }
 
+/* An expandable block counts with what it can grow to, so larger ones with less room behind them are better fits. */
+static uint64_t reach(const struct caching *c, uint32_t index) {
+  const struct caching_block *block = caching_block_at(c, index);
+  const struct caching_block *next = block->next ? caching_block_at(c, block->next) : NULL;
+  return block->bytes + (next && next->state == GAP__BLOCK_HOLE ? next->bytes : 0);
+}
+
+static bool is_expandable(const struct caching *c, uint32_t index) { return caching_block_at(c, index)->segment != 0; }
+
+/* From the smallest block that fits, where that one is expandable: on as long as the next can reach less; or, when
+ * expandable segments have been switched off, the first one that is not expandable. */
+static uint32_t go_on(const struct caching *c, uint32_t pool, const struct gap__tree *idle, uint32_t index) {
+  uint32_t next;
+  if (!caching_expands(c, pool)) {
+    while (index && is_expandable(c, index)) index = gap__tree_next(idle, &c->blocks, index);
+    return index;
+  }
+  while (is_expandable(c, index) && (next = gap__tree_next(idle, &c->blocks, index)) &&
+         reach(c, next) < reach(c, index))
+    index = next;
+  return index;
+}
+
+uint32_t gap__caching_search(const struct caching *c, const struct caching_request *request) {
+  const struct gap__tree *idle = &caching_bin_at(c, request->bin)->idle;
+  uint32_t index = gap__tree_at_least(idle, &c->blocks, request->bytes, 0);
+  if (index && is_expandable(c, index)) index = go_on(c, request->pool, idle, index);
+  return index && caching_refuses(&c->conf, request->bytes, caching_block_at(c, index)->bytes) ? 0 : index;
+}
+
 uint32_t gap__caching_fit(struct caching *c, const struct caching_request *request) {
   if (caching_collects(c)) caching_pool_at(c, request->pool)->searches[request->kind]++;
-  uint32_t index = gap__tree_at_least(&caching_bin_at(c, request->bin)->idle, &c->blocks, request->bytes, 0);
-  if (!index || caching_refuses(&c->conf, request->bytes, caching_block_at(c, index)->bytes)) return 0;
-  gap__caching_unshelve(c, index);
+  uint32_t index = gap__caching_search(c, request);
+  if (index) gap__caching_unshelve(c, index);
   return index;
 }
 
@@ -85,10 +114,21 @@ void gap__caching_shelve(struct caching *c, uint32_t index) {
   block->state = GAP__BLOCK_IDLE;
   block->age_base = caching_pool_at(c, bin->pool)->searches[bin->kind];
   block->node.major = block->bytes;
-  block->node.minor = block->addr;
+  if (!c->ties_by_age) block->node.minor = block->addr;
   gap__tree_insert(&bin->idle, &c->blocks, index);
 }
 
 void gap__caching_unshelve(struct caching *c, uint32_t index) {
   gap__tree_erase(&caching_bin_at(c, caching_block_at(c, index)->node.tag)->idle, &c->blocks, index);
+}
+
+void gap__caching_dig(struct caching *c, uint32_t index) {
+  struct caching_block *block = caching_block_at(c, index);
+  block->state = GAP__BLOCK_HOLE;
+  block->node.major = block->addr;
+  gap__tree_insert(&caching_bin_at(c, block->node.tag)->holes, &c->blocks, index);
+}
+
+void gap__caching_fill(struct caching *c, uint32_t index) {
+  gap__tree_erase(&caching_bin_at(c, caching_block_at(c, index)->node.tag)->holes, &c->blocks, index);
 }

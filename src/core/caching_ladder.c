@@ -1,11 +1,12 @@
-/* What is tried, in torch's order, when no idle block fits: collect garbage, ask the driver, give oversize segments back
- * and ask again, give everything idle back and ask again, ask the program (oom callback). */
+/* What is tried, in torch's order, when no idle block fits: collect garbage, ask the driver, look into private pools that
+ * allow it, give oversize segments back and ask again, give everything idle back and ask again, ask the program (oom
+ * callback). */
 #include "base/text.h"
 #include "core/caching.h"
 
 struct climb {
   struct caching *c;
-  const struct caching_request *request;
+  struct caching_request *request;
   uint64_t since_ns;
 };
 
@@ -21,10 +22,27 @@ static void count_stall(struct climb *climb) {
   climb->c->stats.stall_us += (int64_t)((gap__dev_now_ns(climb->c->dev->dev) - climb->since_ns) / 1000);
 }
 
+/* An idle block of a private pool for a request of the default pool, which then is one of that pool; 0: none. */
+static uint32_t borrow(struct caching *c, struct caching_request *request) {
+  if (request->pool != CACHING_DEFAULT_POOL) return 0;
+  for (uint32_t at = caching_pool_at(c, CACHING_DEFAULT_POOL)->next; at; at = caching_pool_at(c, at)->next) {
+    const struct caching_pool *pool = caching_pool_at(c, at);
+    struct caching_request lent = *request;
+    lent.pool = at;
+    if (!pool->use_count || !(pool->behaviour & GAP__POOL_USE_ON_OOM) || gap__caching_bin_find(c, &lent)) continue;
+    uint32_t block = gap__caching_fit(c, &lent);
+    if (!block) continue;
+    *request = lent;
+    return block;
+  }
+  return 0;
+}
+
 static int grow(struct climb *climb, uint32_t *block) {
   struct caching *c = climb->c;
   if (caching_collects(c)) gap__caching_collect_garbage(c);
   int rc = gap__caching_segment_take(c, climb->request, block);
+  if (rc == GAP_ENOMEM && (*block = borrow(c, climb->request))) rc = 0;
   if (rc == GAP_ENOMEM && gap__caching_release_oversize(c, climb->request) == 0) {
     count_stall(climb);
     rc = gap__caching_segment_take(c, climb->request, block);
@@ -93,7 +111,7 @@ static int ask_program(struct climb *climb, uint32_t *block) {
   return rc;
 }
 
-int gap__caching_climb(struct caching *c, const struct caching_request *request, uint32_t *block) {
+int gap__caching_climb(struct caching *c, struct caching_request *request, uint32_t *block) {
   struct climb climb = {c, request, gap__dev_now_ns(c->dev->dev)};
   int rc = grow(&climb, block);
   if (rc == GAP_ENOMEM && !request->captures) rc = release_and_grow(&climb, block);

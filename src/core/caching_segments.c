@@ -1,8 +1,7 @@
-/* Segments: what comes from the driver and goes back to it, always whole. */
+/* Segments that are one driver allocation, which comes and goes whole; and what gives segments of both sorts back. */
 #include "core/caching.h"
 
-/* Charges the cap before the driver is asked, so that two strategies cannot both take the last bytes. */
-static bool charge(struct gap__device *dev, uint64_t bytes) {
+bool gap__caching_charge(struct gap__device *dev, uint64_t bytes) {
   uint64_t cap = atomic_load(&dev->cap_bytes);
   uint64_t held = atomic_fetch_add(&dev->held_bytes, bytes) + bytes;
   if (!cap || held <= cap) return true;
@@ -31,7 +30,8 @@ static void count_taken(struct caching *c, const struct caching_request *request
 }
 
 int gap__caching_segment_take(struct caching *c, const struct caching_request *request, uint32_t *out) {
-  if (!charge(c->dev, request->segment_bytes)) return GAP_ENOMEM;
+  if (caching_expands(c, request->pool)) return gap__caching_expand(c, request, out);
+  if (!gap__caching_charge(c->dev, request->segment_bytes)) return GAP_ENOMEM;
   uint32_t segment = 0, index = 0;
   gap_addr addr = 0;
   int rc = take_records(c, &segment, &index);
@@ -46,10 +46,10 @@ int gap__caching_segment_take(struct caching *c, const struct caching_request *r
     atomic_fetch_sub(&c->dev->held_bytes, request->segment_bytes);
     return rc;
   }
-  *gap__tree_node_at(&c->segments, segment) = (struct gap__tree_node){.major = addr, .minor = request->segment_bytes};
+  *caching_segment_at(c, segment) = (struct caching_segment){.node = {.major = addr, .minor = request->segment_bytes}};
   gap__tree_insert(&c->segment_tree, &c->segments, segment);
-  *caching_block_at(c, index) =
-      (struct caching_block){.node = {.tag = request->bin}, .addr = addr, .bytes = request->segment_bytes};
+  *caching_block_at(c, index) = (struct caching_block){
+      .node = {.tag = request->bin, .minor = ++c->age}, .addr = addr, .bytes = request->segment_bytes};
   gap__addrmap_put(&c->map, addr, index);
   caching_pool_at(c, request->pool)->segments++;
   count_taken(c, request);
@@ -95,8 +95,8 @@ static int release_from_largest(struct caching *c, const struct caching_bin *bin
     const struct caching_block *block = caching_block_at(c, at);
     uint64_t bytes = block->bytes;
     if (bytes < c->conf.max_split_size) break;
-    below = gap__tree_below(&bin->idle, &c->blocks, bytes, block->addr);
-    if (caching_is_split(block)) continue;
+    below = gap__tree_below(&bin->idle, &c->blocks, bytes, block->node.minor);
+    if (caching_is_split(block) || block->segment) continue;
     int rc = gap__caching_segment_give(c, at);
     if (rc) return rc;
     released += bytes;
@@ -110,26 +110,40 @@ int gap__caching_release_oversize(struct caching *c, const struct caching_reques
   const struct caching_bin *bin = caching_bin_at(c, request->bin);
   uint64_t wanted = request->bytes < c->conf.max_split_size ? c->conf.max_split_size : request->bytes;
   uint32_t one = gap__tree_at_least(&bin->idle, &c->blocks, wanted, 0);
+  if (one && caching_block_at(c, one)->segment) return GAP_ENOMEM;
   if (one && !caching_is_split(caching_block_at(c, one))) return gap__caching_segment_give(c, one);
   return release_from_largest(c, bin, wanted);
 }
 
-static int release_bin(struct caching *c, uint32_t index) {
+/* Unmapping makes and drops idle blocks, so expandable ones are listed first; *last is where the next goes. */
+static int release_bin(struct caching *c, uint32_t index, uint32_t **last) {
   struct caching_bin *bin = caching_bin_at(c, index);
   int rc = 0;
   for (uint32_t at = gap__tree_first(&bin->idle, &c->blocks), next; at; at = next) {
+    struct caching_block *block = caching_block_at(c, at);
     next = gap__tree_next(&bin->idle, &c->blocks, at);
-    if (caching_is_split(caching_block_at(c, at))) continue;
-    int one = gap__caching_segment_give(c, at);
-    if (one) rc = one;
+    if (block->segment) {
+      **last = at;
+      *last = &block->link;
+    } else if (!caching_is_split(block)) {
+      int one = gap__caching_segment_give(c, at);
+      if (one) rc = one;
+    }
   }
   return rc;
 }
 
 static int release_kind(struct caching *c, uint32_t pool, enum gap__stat_kind kind) {
   int rc = 0;
+  uint32_t expandable = 0, *last = &expandable;
   for (uint32_t bin = caching_pool_at(c, pool)->bins[kind]; bin; bin = caching_bin_at(c, bin)->next) {
-    int one = release_bin(c, bin);
+    int one = release_bin(c, bin, &last);
+    if (one) rc = one;
+  }
+  *last = 0;
+  for (uint32_t at = expandable, next; at; at = next) {
+    next = caching_block_at(c, at)->link;
+    int one = gap__caching_unmap(c, at);
     if (one) rc = one;
   }
   return rc;
@@ -137,6 +151,7 @@ static int release_kind(struct caching *c, uint32_t pool, enum gap__stat_kind ki
 
 static int release_private(struct caching *c, uint32_t index) {
   int small = release_kind(c, index, GAP__KIND_SMALL), large = release_kind(c, index, GAP__KIND_LARGE);
+  gap__caching_drop_empty(c, index);
   const struct caching_pool *pool = caching_pool_at(c, index);
   if (pool->segments == 0 && pool->use_count == 0) gap__caching_pool_drop(c, index);
   return small ? small : large;
@@ -173,7 +188,7 @@ static double mean_age(const struct caching *c, uint64_t *count) {
     const struct gap__tree *idle = &caching_bin_at(c, b)->idle;
     for (uint32_t at = gap__tree_first(idle, &c->blocks); at; at = gap__tree_next(idle, &c->blocks, at)) {
       const struct caching_block *block = caching_block_at(c, at);
-      if (caching_is_split(block)) continue;
+      if (caching_is_split(block) || block->segment) continue;
       total += (double)(pool->searches[GAP__KIND_LARGE] - block->age_base);
       ++*count;
     }
@@ -192,7 +207,8 @@ static uint64_t release_old(struct caching *c, double age) {
       const struct caching_block *block = caching_block_at(c, at);
       uint64_t bytes = block->bytes;
       double has = (double)(pool->searches[GAP__KIND_LARGE] - block->age_base);
-      if (!caching_is_split(block) && has >= age && !gap__caching_segment_give(c, at)) released += bytes;
+      if (!caching_is_split(block) && !block->segment && has >= age && !gap__caching_segment_give(c, at))
+        released += bytes;
     }
   }
   return released;

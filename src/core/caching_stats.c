@@ -5,11 +5,18 @@ struct idle_tally {
   uint64_t returnable, stuck, largest, count;
 };
 
+/* What giving everything back takes of an idle block. */
+static uint64_t returnable_of(const struct caching *c, const struct caching_block *block) {
+  if (block->segment) return caching_whole_pages(caching_segment_at(c, block->segment), block).bytes;
+  return caching_is_split(block) ? 0 : block->bytes;
+}
+
 static void tally_bin(const struct caching *c, const struct caching_bin *bin, bool pinned, struct idle_tally *tally) {
   for (uint32_t at = gap__tree_first(&bin->idle, &c->blocks); at; at = gap__tree_next(&bin->idle, &c->blocks, at)) {
     const struct caching_block *block = caching_block_at(c, at);
-    if (pinned || caching_is_split(block)) tally->stuck += block->bytes;
-    else tally->returnable += block->bytes;
+    uint64_t returnable = pinned ? 0 : returnable_of(c, block);
+    tally->returnable += returnable;
+    tally->stuck += block->bytes - returnable;
     if (block->bytes > tally->largest && !pinned) tally->largest = block->bytes;
     tally->count++;
   }

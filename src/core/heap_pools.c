@@ -48,6 +48,11 @@ static int undo_one(const struct gap__policy *policy, struct gap__policy_state *
   return call->done && call->done-- ? policy->pool_release(state, call->pool->id) : 0;
 }
 
+static int behave_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
+  const struct heap_pool *pool = arg;
+  return policy->pool_behave ? policy->pool_behave(state, pool->id, pool->behaviour) : 0;
+}
+
 static int release_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
   return policy->pool_release(state, ((const struct heap_pool *)arg)->id);
 }
@@ -64,6 +69,7 @@ static int count_up(gap_heap *heap, struct heap_pool *pool) {
 /* The first use of a pool. */
 static int begin(gap_heap *heap, struct heap_pool *pool, const struct gap__pool_about *about) {
   atomic_store(&pool->flags, about->flags);
+  pool->behaviour = 0;
   memset(pool->tag, 0, sizeof pool->tag);
   if (about->tag) strncpy(pool->tag, about->tag, sizeof pool->tag - 1);
   return count_up(heap, pool);
@@ -135,6 +141,20 @@ int gap__heap_pool_release(gap_heap *heap, int device, gap_pool_id id) {
   return rc;
 }
 
+int gap__heap_pool_behave(gap_heap *heap, int device, gap_pool_id id, unsigned behaviour) {
+  if (!heap_device_at(heap, device) || is_default(id)) return GAP_EINVAL;
+  if (heap->forked) return GAP_EFORKED;
+  gap__lock(&heap->lock);
+  struct heap_pool *pool = gap__heap_pool_find(heap, device, id);
+  int rc = pool && atomic_load(&pool->uses) ? 0 : GAP_ESTATE;
+  if (!rc) {
+    pool->behaviour = behaviour;
+    rc = gap__heap_each(heap, device, behave_one, pool);
+  }
+  gap__unlock(&heap->lock);
+  return rc;
+}
+
 void gap__heap_pool_tag(gap_heap *heap, int device, gap_pool_id id, char out[32]) {
   struct heap_pool *pool = is_default(id) ? NULL : gap__heap_pool_find(heap, device, id);
   out[0] = '\0';
@@ -150,6 +170,7 @@ static int announce(const struct heap_pool *pool, const struct gap__policy *poli
   int rc = 0;
   for (uint32_t n = atomic_load(&pool->uses); n && !rc; n--)
     rc = policy->pool_retain(state, pool->id, atomic_load(&pool->flags));
+  if (!rc && pool->behaviour && policy->pool_behave) rc = policy->pool_behave(state, pool->id, pool->behaviour);
   return rc;
 }
 

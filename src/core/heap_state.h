@@ -27,6 +27,7 @@ struct heap_pool {
   gap_pool_id id;
   _Atomic uint32_t uses;  /* 0: not in use */
   _Atomic unsigned flags; /* GAP_POOL_...; fixed while in use */
+  unsigned behaviour;     /* GAP__POOL_...; guarded by the heap's lock */
   char tag[32];           /* guarded by the heap's lock */
 };
 enum { HEAP_POOL_BUCKETS = 256 };

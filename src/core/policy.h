@@ -63,6 +63,8 @@ struct gap__policy {
   int (*record_stream)(struct gap__policy_state *, gap_addr, gap_stream);
   int (*retire_stream)(struct gap__policy_state *, gap_stream);
   int (*pool_retain)(struct gap__policy_state *, gap_pool_id, unsigned flags); /* GAP_POOL_..., of the first use */
+  /* GAP__POOL_...; NULL: the strategy has no use for it. */
+  int (*pool_behave)(struct gap__policy_state *, gap_pool_id, unsigned behaviour);
   int (*pool_release)(struct gap__policy_state *, gap_pool_id);
   int (*trim)(struct gap__policy_state *, gap_pool_id, uint64_t *bytes_returned);
   int (*configure)(struct gap__policy_state *);               /* dev->conf or the cap changed */

@@ -12,7 +12,7 @@ static int make_slabs(struct caching *c) {
   if (!rc) rc = gap__slab_init(&c->pools, sizeof(struct caching_pool), POOLS_MAX);
   if (!rc) rc = gap__slab_init(&c->uses, sizeof(struct caching_use), BLOCKS_MAX);
   if (!rc) rc = gap__slab_init(&c->pending, sizeof(struct caching_pending), BLOCKS_MAX);
-  if (!rc) rc = gap__slab_init(&c->segments, sizeof(struct gap__tree_node), SEGMENTS_MAX);
+  if (!rc) rc = gap__slab_init(&c->segments, sizeof(struct caching_segment), SEGMENTS_MAX);
   return rc;
 }
 
@@ -37,6 +37,7 @@ static int create(struct gap__device *dev, struct gap__policy_state **out) {
   if (!c) return GAP_ENOMETA;
   c->dev = dev;
   take_conf(c);
+  c->ties_by_age = c->conf.torch == GAP__TORCH_2_12;
   uint32_t pool = 0;
   int rc = make_slabs(c);
   if (!rc) rc = gap__caching_pool_make(c, (gap_pool_id){0, 0}, &pool);
@@ -52,16 +53,20 @@ static int create(struct gap__device *dev, struct gap__policy_state **out) {
 static void destroy(struct gap__policy_state *state) {
   struct caching *c = of(state);
   gap__caching_events_destroy(c);
-  for (uint32_t at = gap__tree_first(&c->segment_tree, &c->segments); at;
-       at = gap__tree_next(&c->segment_tree, &c->segments, at)) {
-    const struct gap__tree_node *segment = gap__tree_node_at(&c->segments, at);
-    gap__dev_segment_free(c->dev->dev, segment->major);
-    atomic_fetch_sub(&c->dev->held_bytes, segment->minor);
+  for (uint32_t at = gap__tree_first(&c->segment_tree, &c->segments), next; at; at = next) {
+    const struct caching_segment *segment = caching_segment_at(c, at);
+    next = gap__tree_next(&c->segment_tree, &c->segments, at);
+    if (segment->pages) {
+      gap__caching_segment_close(c, at);
+    } else {
+      gap__dev_segment_free(c->dev->dev, segment->node.major);
+      atomic_fetch_sub(&c->dev->held_bytes, segment->node.minor);
+    }
   }
   release_records(c);
 }
 
-static int prepare(struct caching *c, gap_pool_id id, struct caching_request *request) {
+int gap__caching_prepare(struct caching *c, gap_pool_id id, struct caching_request *request) {
   int rc = gap__caching_pool_find(c, id, &request->pool);
   if (rc) return rc;
   const struct caching_pool *pool = caching_pool_at(c, request->pool);
@@ -72,7 +77,7 @@ static int prepare(struct caching *c, gap_pool_id id, struct caching_request *re
   return gap__caching_bin_find(c, request);
 }
 
-static int find_block(struct caching *c, const struct caching_request *request, uint32_t *block) {
+static int find_block(struct caching *c, struct caching_request *request, uint32_t *block) {
   if ((c->pending_count || c->deferred) && !request->captures) gap__caching_poll(c);
   *block = gap__caching_fit(c, request);
   if (!*block) return gap__caching_climb(c, request, block);
@@ -85,7 +90,7 @@ static int alloc(struct gap__policy_state *state, gap_stream stream, gap_pool_id
   struct caching_request request = {.stream = stream, .requested = bytes};
   uint32_t block = 0;
   gap__lock(&c->lock);
-  int rc = prepare(c, pool, &request);
+  int rc = gap__caching_prepare(c, pool, &request);
   if (!rc) rc = find_block(c, &request, &block);
   if (!rc) rc = gap__caching_serve(c, &request, block, out);
   gap__unlock(&c->lock);
@@ -154,7 +159,20 @@ static int pool_retain(struct gap__policy_state *state, gap_pool_id id, unsigned
   gap__lock(&c->lock);
   int rc = gap__caching_pool_find(c, id, &pool);
   if (rc) rc = gap__caching_pool_make(c, id, &pool);
-  if (!rc && caching_pool_at(c, pool)->use_count++ == 0) caching_pool_at(c, pool)->flags = flags;
+  if (!rc && caching_pool_at(c, pool)->use_count++ == 0) {
+    caching_pool_at(c, pool)->flags = flags;
+    caching_pool_at(c, pool)->behaviour = 0;
+  }
+  gap__unlock(&c->lock);
+  return rc;
+}
+
+static int pool_behave(struct gap__policy_state *state, gap_pool_id id, unsigned behaviour) {
+  struct caching *c = of(state);
+  uint32_t pool = 0;
+  gap__lock(&c->lock);
+  int rc = gap__caching_pool_find(c, id, &pool);
+  if (!rc) caching_pool_at(c, pool)->behaviour = behaviour;
   gap__unlock(&c->lock);
   return rc;
 }
@@ -203,6 +221,7 @@ const struct gap__policy gap__policy_caching = {
     .retire_stream = retire_stream,
     .pool_retain = pool_retain,
     .pool_release = pool_release,
+    .pool_behave = pool_behave,
     .trim = trim,
     .configure = configure,
     .stats = gap__caching_stats,

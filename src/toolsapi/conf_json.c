@@ -58,6 +58,7 @@ static json_t *value_of(const struct gap__conf_entry *entry, const struct gap__c
     case GAP__CONF_KIND_TEXT: return *(const char *)member ? words(member) : json_null();
     case GAP__CONF_KIND_BACKEND:
     case GAP__CONF_KIND_STRATEGY:
+    case GAP__CONF_KIND_TORCH:
     case GAP__CONF_KIND_CONVERT:
     case GAP__CONF_KIND_LOG: break;
   }

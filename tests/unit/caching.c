@@ -448,6 +448,77 @@ static void no_release_inside_a_pool(void **state) {
   close_heap(&f);
 }
 
+/* What is idle in such a pool serves a request of the default pool that the driver refuses, before anything is given back; the
+ * rest of the block stays the pool's. */
+static void a_pool_may_serve_before_a_request_fails(void **state) {
+  (void)state;
+  struct fixture f;
+  gap_pool_id pool = {0, 1};
+  gap_addr addr = 0;
+  open_heap(&f, "", 80 * GIB);
+  assert_int_equal(gap__heap_pool_behave(f.heap, 0, pool, GAP__POOL_USE_ON_OOM), GAP_ESTATE);
+  gap__heap_pool_retain(f.heap, 0, pool);
+  assert_int_equal(gap__heap_pool_behave(f.heap, 0, pool, GAP__POOL_USE_ON_OOM), 0);
+  gap_addr own = take_from(&f, pool, 100 * MIB);
+  take_from(&f, pool, 40 * MIB);
+  give(&f, own);
+  gap__heap_set_cap(f.heap, 0, 260 * MIB);
+  assert_true(take(&f, 100 * MIB) != own); /* there is room */
+  assert_int_equal(take(&f, 60 * MIB), own);
+  assert_int_equal(stats_of(&f).num_alloc_retries, 0);
+  assert_int_equal(take_from(&f, pool, 40 * MIB), own + 60 * MIB);
+  assert_int_equal(gap__heap_alloc(f.heap, 0, 0, DEFAULT, 300 * MIB, &addr), GAP_ENOMEM);
+  assert_int_equal(stats_of(&f).num_alloc_retries, 1);
+  assert_int_equal(gap__heap_pool_behave(f.heap, 0, pool, 0), 0);
+  give(&f, own + 60 * MIB);
+  assert_int_equal(gap__heap_alloc(f.heap, 0, 0, DEFAULT, 40 * MIB, &addr), GAP_ENOMEM);
+  close_heap(&f);
+}
+
+static void a_pool_may_hand_out_whole_blocks(void **state) {
+  (void)state;
+  struct fixture f;
+  gap_pool_id pool = {0, 2};
+  open_heap(&f, "", 80 * GIB);
+  gap__heap_pool_retain(f.heap, 0, pool);
+  gap__heap_pool_behave(f.heap, 0, pool, GAP__POOL_NO_SPLIT);
+  gap_addr large = take_from(&f, pool, 3 * MIB);
+  take_from(&f, pool, 100);
+  take_from(&f, pool, 3 * MIB);
+  assert_int_equal(reserved(&f), (20 + 2 + 20) * MIB);
+  assert_int_equal(allocated(&f), (20 + 2 + 20) * MIB);
+  give(&f, large);
+  assert_int_equal(take_from(&f, pool, 2 * MIB), large);
+  assert_int_equal(allocated(&f), (20 + 2 + 20) * MIB);
+  close_heap(&f);
+}
+
+/* Of equal blocks torch 2.11 takes the lowest, 2.12 the one whose record was made first. */
+static gap_addr first_of_equals(const char *string) {
+  struct fixture f;
+  open_heap(&f, string, 80 * GIB);
+  gap_addr block[4], first = take(&f, 512), got;
+  for (int i = 0; i < 4; i++) block[i] = take(&f, 64 * KIB);
+  give(&f, block[0]);
+  block[0] = take(&f, 32 * KIB); /* the rest is cut off, the youngest of all */
+  gap_addr low = take(&f, 32 * KIB);
+  assert_int_equal(low, block[0] + 32 * KIB);
+  give(&f, block[2]);
+  gap_addr halves[2] = {take(&f, 32 * KIB), take(&f, 32 * KIB)};
+  assert_int_equal(halves[0], block[2]);
+  give(&f, low);
+  give(&f, halves[0]);
+  got = take(&f, 32 * KIB);
+  close_heap(&f);
+  return got - first;
+}
+
+static void ties_by_address_or_age(void **state) {
+  (void)state;
+  assert_int_equal(first_of_equals(""), 512 + 32 * KIB);
+  assert_int_equal(first_of_equals("torch:2.12"), 512 + 128 * KIB); /* the lower half is the older record */
+}
+
 /* Above threshold x limit the segments older than the mean go; the fresh ones stay. */
 static void garbage_collection(void **state) {
   (void)state;
@@ -593,6 +664,9 @@ int main(void) {
       cmocka_unit_test(private_pools),
       cmocka_unit_test(a_released_pool_lives_while_its_blocks_do),
       cmocka_unit_test(no_release_inside_a_pool),
+      cmocka_unit_test(a_pool_may_serve_before_a_request_fails),
+      cmocka_unit_test(a_pool_may_hand_out_whole_blocks),
+      cmocka_unit_test(ties_by_address_or_age),
       cmocka_unit_test(garbage_collection),
       cmocka_unit_test(garbage_collection_needs_a_cap),
       cmocka_unit_test(bad_frees),

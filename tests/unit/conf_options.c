@@ -123,6 +123,7 @@ static const struct option_case cases[] = {
     {"plan", "not set", {{"/a/plan file", "/a/plan file"}}, {"[a"}},
     {"trace", "not set", {{"/a/x:y", "/a/x:y"}}, {"[a"}},
     BOOL("page_maker", "True"),
+    {"torch", "2.11", {{"2.11", "2.11"}, {"2.12", "2.12"}}, {"2.10", "2.1", "2", "2.11.0", "True", "latest"}},
     {"log",
      "warning",
      {{"error", "error"}, {"0", "error"}, {"1", "warning"}, {"2", "info"}, {"3", "debug"}, {"info", "info"}},
