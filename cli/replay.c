@@ -20,8 +20,9 @@ static const char help[] =
     "they fit, and if not, which request fails and why.  FILE is a snapshot pickle, plain or .gz .xz .zst; - is "
     "standard input.\n"
     "\n"
-    "  --policy LIST   of gapless, native (PyTorch's caching allocator) and ideal (no allocator: the floor); default: "
-    "all three\n"
+    "  --policy LIST   of gapless, native (PyTorch's caching allocator), expandable (the same with "
+    "expandable_segments)\n"
+    "                  and ideal (no allocator: the floor); default: all four\n"
     "  --cap SIZE      limit on the memory held: 26GiB, or a factor of the peak of live bytes P: 1.005xP; default: "
     "none\n"
     "  --card NAME     the memory of a card: 24G 80G 141G 192G\n"
@@ -30,8 +31,10 @@ static const char help[] =
     "  --backend CARD  sim (default); or replay on a real card through its driver: cuda, cuda:1; or on host memory: "
     "host\n"
     "  --speed X       1: at the recorded pace (default); 0: as fast as the calls return; 2: twice the pace\n"
-    "  --verify        with native: compare with every recorded event; stops at the first file that differs\n"
-    "  --conf STRING   configure the allocator; default for native: what the file records\n"
+    "  --verify        compare the policy that was recorded, native or expandable, with every event; stops at the "
+    "first\n"
+    "                  file that differs\n"
+    "  --conf STRING   configure the allocator; default for native and expandable: what the file records\n"
     "  --check WHEN    the independent checker: every (event), a number N (every N-th), off;\n"
     "                  default: every below 20,000 events, else 1000\n"
     "  --device N      only this device of the file\n"
@@ -89,7 +92,8 @@ static int parse_policies(struct request *request, const char *list) {
     size_t length = strcspn(at, ",");
     enum gap_policy policy;
     if (gap_policy_parse(at, length, &policy) != 0)
-      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, ideal", list, (int)length, at);
+      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, expandable, ideal", list,
+                         (int)length, at);
     request->policies[policy] = true;
     at += length;
     if (*at == '\0') return 0;
@@ -184,11 +188,8 @@ static int parse(struct request *request, int argc, char **argv) {
     if (rc != 0) return rc;
     any_policy |= option == OPT_POLICY;
   }
-  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++)
-    request->policies[i] = !request->verify || i == GAP_POLICY_NATIVE;
+  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify;
   if (request->cap && request->card) return usage_error("replay", "--cap and --card exclude each other");
-  if (request->verify && !request->policies[GAP_POLICY_NATIVE])
-    return usage_error("replay", "--verify needs --policy native");
   if (optind == argc) return usage_error("replay", "no file; see gapless replay --help");
   return 0;
 }
@@ -223,7 +224,7 @@ static int replay_one(const struct request *request, const gap_history *history,
   with_bar.progress_arg = &bar;
   int rc = request->min_cap ? gap_replay_min_cap(history, &with_bar, result, message, bytes)
                             : gap_replay(history, &with_bar, result, message, bytes);
-  if (rc == 0 && request->verify && how->policy == GAP_POLICY_NATIVE)
+  if (rc == 0 && request->verify && how->policy == gap_history_policy(history, how->device))
     rc = gap_replay_verify(history, how->device, result, message, bytes);
   bar_end(&bar);
   return rc;
@@ -344,7 +345,8 @@ static bool replay_device(struct request *request, const char *file, const gap_h
   how.conf = request->conf;
   int rc = find_cap(request, history, &how, message, sizeof message);
   for (int i = 0; i < GAP_POLICY_COUNT && rc == 0 && go_on; i++) {
-    if (!request->policies[i]) continue;
+    bool wanted = request->policies[i] || (request->verify && i == (int)gap_history_policy(history, device));
+    if (!wanted) continue;
     how.policy = (enum gap_policy)i;
     rc = replay_one(request, history, &how, &results[count], message, sizeof message);
     if (rc == 0) go_on = judge(request, &results[count++]);
@@ -358,18 +360,54 @@ static bool replay_device(struct request *request, const char *file, const gap_h
   return true;
 }
 
-static bool replay_file(struct request *request, const char *file) {
+static void say_difference(const struct request *request, const char *file, const gap_history *history,
+                           gap_replay_result *result) {
+  char events[GAP__TEXT_BYTES];
+  result->failed.action = "history";
+  snprintf(result->failed.reason, sizeof result->failed.reason, "%s", result->difference);
+  if (request->json) print_json(file, result, 1);
+  if (request->json || request->quiet) return;
+  printf("%s: %s events\n", file, gap__text_thousands(gap_history_event_count(history, result->device), events));
+  explain_verdict(result);
+}
+
+/* A history that contradicts itself cannot be replayed, but the odd event can be named.  False: it cannot. */
+static bool verify_only(struct request *request, const char *file, const gap_history *history) {
   char message[1024] = "";
-  gap_history *history;
+  bool differs = false;
+  for (uint32_t i = 0; i < gap_history_device_count(history) && !differs; i++) {
+    gap_replay_result result = {.size = sizeof result, .policy = gap_history_policy(history, i), .device = i};
+    if (request->device >= 0 ? (uint32_t)request->device != i : gap_history_event_count(history, i) == 0) continue;
+    int rc = gap_replay_verify(history, i, &result, message, sizeof message);
+    differs = rc == 0 && result.verdict == GAP_VERDICT_DIFFERS;
+    if (differs) say_difference(request, file, history, &result);
+  }
+  if (differs) lower(request, EXIT_NO);
+  return differs;
+}
+
+/* 0 and *differs false: it can be replayed. */
+static int open_history(struct request *request, const char *file, gap_history **out, bool *differs) {
+  char message[1024] = "";
   struct bar bar;
-  bool go_on = true;
+  *out = NULL;
   bar_begin(&bar, "reading", !request->quiet);
-  int rc = gap_history_open(file, bar_update, &bar, &history, message, sizeof message);
+  int rc = gap_history_read(file, bar_update, &bar, out, message, sizeof message);
   bar_end(&bar);
-  if (rc != 0) {
-    fprintf(stderr, "gapless replay: %s: %s\n", file, message);
-    lower(request, EXIT_USAGE);
-    return true;
+  if (rc == 0) rc = gap_history_check(*out, message, sizeof message);
+  *differs = rc == GAP_EFORMAT && *out && request->verify && verify_only(request, file, *out);
+  if (rc == 0 || *differs) return rc;
+  fprintf(stderr, "gapless replay: %s: %s\n", file, message);
+  lower(request, EXIT_USAGE);
+  return rc;
+}
+
+static bool replay_file(struct request *request, const char *file) {
+  gap_history *history;
+  bool go_on = true, differs;
+  if (open_history(request, file, &history, &differs) != 0) {
+    gap_history_close(history);
+    return !differs;
   }
   uint32_t devices = 0;
   for (uint32_t i = 0; i < gap_history_device_count(history) && go_on; i++) {

@@ -22,6 +22,14 @@ extern "C" {
 /* `done` of `total` units of work; called now and then from the calling thread. */
 typedef void (*gap_progress_fn)(void *arg, uint64_t done, uint64_t total);
 
+enum gap_policy {
+  GAP_POLICY_GAPLESS,    /* the strategy gapless */
+  GAP_POLICY_NATIVE,     /* caching_allocator: PyTorch's native policy, block for block */
+  GAP_POLICY_EXPANDABLE, /* the same with expandable_segments:True */
+  GAP_POLICY_IDEAL,      /* no allocator at all: the peak of live bytes, the floor under every policy */
+  GAP_POLICY_COUNT
+};
+
 /* ---- Histories ---- */
 
 typedef struct gap__history gap_history;
@@ -30,20 +38,21 @@ typedef struct gap__history gap_history;
  * against itself.  Returns 0; GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA with the reason in `message`. */
 int gap_history_open(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
                      size_t bytes);
+/* The two halves of it.  A history that contradicts itself (GAP_EFORMAT) is of use to gap_replay_verify alone, which names the event
+ * that is odd. */
+int gap_history_read(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
+                     size_t bytes);
+int gap_history_check(const gap_history *, char *message, size_t bytes);
 void gap_history_close(gap_history *);
 /* Devices are 0 .. count - 1; one without events has 0 events. */
 uint32_t gap_history_device_count(const gap_history *);
 uint64_t gap_history_event_count(const gap_history *, uint32_t device);
+/* The policy that was recorded: native or expandable. */
+enum gap_policy gap_history_policy(const gap_history *, uint32_t device);
 
 /* ---- Replay ---- */
 
-enum gap_policy {
-  GAP_POLICY_GAPLESS, /* the strategy gapless */
-  GAP_POLICY_NATIVE,  /* caching_allocator: PyTorch's native policy, block for block */
-  GAP_POLICY_IDEAL,   /* no allocator at all: the peak of live bytes, the floor under every policy */
-  GAP_POLICY_COUNT
-};
-const char *gap_policy_name(enum gap_policy);                               /* "gapless", "native", "ideal" */
+const char *gap_policy_name(enum gap_policy);                               /* "gapless", "native", "expandable", "ideal" */
 int gap_policy_parse(const char *name, size_t bytes, enum gap_policy *out); /* GAP_EVALUE */
 
 enum { GAP_CHECK_AUTO = -1, GAP_CHECK_OFF = 0, GAP_CHECK_EVERY = 1 };
@@ -59,7 +68,7 @@ typedef struct gap_replay_options {
   gap_backend backend; /* the card to replay on: simulated, or a real one through its driver */
   int ordinal;         /* which of the real ones */
   int64_t check;       /* the independent checker runs after every check-th event, on a simulated card; GAP_CHECK_... */
-  const char *conf;    /* configuration string for the strategy, or NULL: defaults; native: what the file records */
+  const char *conf;    /* for the strategy; NULL: defaults; native and expandable: what the file records */
   gap_progress_fn progress; /* may be NULL */
   void *progress_arg;
 } gap_replay_options;
@@ -140,7 +149,7 @@ int gap_replay(const gap_history *, const gap_replay_options *, gap_replay_resul
 int gap_replay_min_cap(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message,
                        size_t bytes);
 
-/* Replays with the native strategy, feeding it the recorded segment addresses, and compares every recorded event.  Fills
+/* Replays with the policy that was recorded, feeding it the recorded segment addresses, and compares every recorded event.  Fills
  * result->verdict, verified_events and difference, nothing else.  0 whatever the verdict; GAP_ENOMETA, GAP_EINVAL. */
 int gap_replay_verify(const gap_history *, uint32_t device, gap_replay_result *result, char *message, size_t bytes);
 

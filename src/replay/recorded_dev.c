@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #define MADE_UP ((gap_stream)1 << 63) /* no driver hands out such a handle */
+#define SEGMENT_UNIT ((uint64_t)512)
+#define UNKNOWN_CARD ((uint64_t)1 << 40) /* so large that no segment reaches its end */
 
 static struct recorded_dev *of(struct gap__dev *dev) { return (struct recorded_dev *)dev; }
 
@@ -44,6 +46,9 @@ static int segment_alloc(struct gap__dev *base, uint64_t bytes, gap_addr *out) {
   const struct gap__hist_event *at = front(dev);
   if (at ? at->action == GAP__ACT_SEGMENT_FREE && dev->refuses : dev->refuses) return GAP_ENOMEM;
   if (!at || at->action != GAP__ACT_SEGMENT_ALLOC || at->size != bytes) return unexpected_alloc(dev, bytes, at);
+  if (gap__addrmap_reserve(&dev->segments)) return GAP_ENOMETA;
+  if (!gap__addrmap_get(&dev->segments, at->addr))
+    gap__addrmap_put(&dev->segments, at->addr, (uint32_t)(bytes / SEGMENT_UNIT));
   *out = at->addr;
   dev->held_bytes += bytes;
   dev->next++;
@@ -54,7 +59,9 @@ static int segment_free(struct gap__dev *base, gap_addr addr) {
   struct recorded_dev *dev = of(base);
   if (dev->failed) return GAP_EDEVICE;
   const struct gap__hist_event *at = front(dev);
-  if (at && at->action == GAP__ACT_SEGMENT_FREE && at->addr == addr) {
+  uint64_t bytes = SEGMENT_UNIT * gap__addrmap_get(&dev->segments, addr);
+  if (at && at->action == GAP__ACT_SEGMENT_FREE && at->addr == addr && at->size == bytes) {
+    gap__addrmap_remove(&dev->segments, addr);
     dev->held_bytes -= at->size;
     dev->next++;
     return 0;
@@ -62,15 +69,125 @@ static int segment_free(struct gap__dev *base, gap_addr addr) {
   dev->early_release = addr;
   char text[160] = "no further driver call";
   if (at) describe(at, text, sizeof text);
-  gap__recorded_fault(dev, dev->next, "recorded: %s; the model gives the segment at %#" PRIx64 " back", text, addr);
+  gap__recorded_fault(dev, dev->next, "recorded: %s; the model gives %" PRIu64 " bytes at %#" PRIx64 " back", text,
+                      bytes, addr);
   return GAP_EDEVICE;
 }
 
-/* ---- events of the made-up streams ---- */
+/* ---- pages ---- */
+
+/* The driver call that the model makes is not the recorded one; `at` NULL: none was recorded. */
+static int unexpected(struct recorded_dev *dev, const struct gap__hist_event *at, const char *what, gap_addr addr,
+                      uint64_t bytes) {
+  char text[160];
+  describe(at ? at : &dev->events[dev->end], text, sizeof text);
+  gap__recorded_fault(dev, dev->next, "recorded: %s; the model %s %" PRIu64 " bytes at %#" PRIx64, text, what, bytes,
+                      addr);
+  return GAP_EDEVICE;
+}
+
+/* The segment_map at the front of the script; NULL: another call is, or *rc says that the driver refuses. */
+static const struct gap__hist_event *front_map(struct recorded_dev *dev, int *rc) {
+  const struct gap__hist_event *at = front(dev);
+  *rc = 0;
+  if (at && at->action == GAP__ACT_SEGMENT_MAP) return at;
+  if (dev->refuses && (!at || at->action == GAP__ACT_SEGMENT_UNMAP || at->action == GAP__ACT_SEGMENT_FREE))
+    *rc = GAP_ENOMEM;
+  return NULL;
+}
+
+/* A segment begins where the first of its pages was mapped. */
+static int reserve(struct gap__dev *base, uint64_t bytes, uint64_t align, gap_addr *out) {
+  struct recorded_dev *dev = of(base);
+  int rc;
+  (void)align;
+  if (dev->failed) return GAP_EDEVICE;
+  const struct gap__hist_event *at = front_map(dev, &rc);
+  if (rc) return rc;
+  if (!at || at->addr % GAP__PAGE) return unexpected(dev, at, "begins a new segment of", at ? at->addr : 0, bytes);
+  *out = at->addr;
+  return 0;
+}
+
+static int unreserve(struct gap__dev *base, gap_addr addr, uint64_t bytes) {
+  (void)base, (void)addr, (void)bytes;
+  return 0;
+}
+
+static int chunk_create(struct gap__dev *base, uint64_t bytes, enum gap__place place, gap__chunk *out) {
+  struct recorded_dev *dev = of(base);
+  int rc;
+  (void)place;
+  if (dev->failed) return GAP_EDEVICE;
+  const struct gap__hist_event *at = front_map(dev, &rc);
+  if (!rc && (!at || dev->created_bytes + bytes > at->size))
+    rc = unexpected(dev, at, "maps at least", at ? at->addr : 0, dev->created_bytes + bytes);
+  if (rc) {
+    dev->created_bytes = 0;
+    return rc;
+  }
+  dev->created_bytes += bytes;
+  *out = ++dev->chunks;
+  return 0;
+}
+
+static int chunk_release(struct gap__dev *base, gap__chunk chunk) {
+  (void)base, (void)chunk;
+  return 0;
+}
+
+static int map(struct gap__dev *base, gap_addr addr, uint64_t bytes, gap__chunk chunk) {
+  struct recorded_dev *dev = of(base);
+  (void)chunk;
+  if (dev->failed) return GAP_EDEVICE;
+  const struct gap__hist_event *at = front(dev);
+  if (at->addr + dev->mapped_bytes != addr) return unexpected(dev, at, "maps", addr, dev->created_bytes);
+  dev->mapped_bytes += bytes;
+  return 0;
+}
+
+static int set_access(struct gap__dev *base, gap_addr addr, uint64_t bytes) {
+  struct recorded_dev *dev = of(base);
+  if (dev->failed) return GAP_EDEVICE;
+  const struct gap__hist_event *at = front(dev);
+  if (at->addr != addr || at->size != bytes) return unexpected(dev, at, "maps", addr, bytes);
+  dev->created_bytes = dev->mapped_bytes = 0;
+  dev->held_bytes += bytes;
+  dev->next++;
+  return 0;
+}
+
+/* One page of a range, from its start on.  When the pages go on behind the end of the recorded range, that one is to blame. */
+static int unmap(struct gap__dev *base, gap_addr addr, uint64_t bytes) {
+  struct recorded_dev *dev = of(base);
+  if (dev->failed) return GAP_EDEVICE;
+  const struct gap__hist_event *at = front(dev);
+  if (!dev->unmapped_bytes && addr == dev->unmap_end) {
+    while (dev->events[--dev->next].action != GAP__ACT_SEGMENT_UNMAP) continue;
+    return unexpected(dev, &dev->events[dev->next], "goes on to unmap", addr, bytes);
+  }
+  if (!at || at->action != GAP__ACT_SEGMENT_UNMAP || at->addr + dev->unmapped_bytes != addr ||
+      bytes > at->size - dev->unmapped_bytes) {
+    dev->early_release = addr;
+    return unexpected(dev, at, "unmaps", addr, bytes);
+  }
+  dev->unmapped_bytes += bytes;
+  if (dev->unmapped_bytes < at->size) return 0;
+  dev->unmap_end = addr + bytes;
+  dev->held_bytes -= at->size;
+  dev->unmapped_bytes = 0;
+  dev->next++;
+  return 0;
+}
+
+/* ---- events, of the made-up streams ---- */
+
+/* The streams of the program itself keep pace: whoever waits for one finds it ready. */
+#define READY ((gap__event)RECORDED_WAITS_MAX + 1)
 
 static int event_create(struct gap__dev *base, gap_stream stream, gap__event *out) {
   (void)base;
-  *out = stream & ~MADE_UP; /* one event a stream: the number of the wait */
+  *out = stream & MADE_UP ? stream & ~MADE_UP : READY; /* one event a stream: the number of the wait */
   return 0;
 }
 static int event_destroy(struct gap__dev *base, gap__event event) {
@@ -92,6 +209,7 @@ static int event_query(struct gap__dev *base, gap__event event) {
 
 static int event_wait(struct gap__dev *base, gap__event event) {
   struct recorded_dev *dev = of(base);
+  if (event == READY) return GAP_OK;
   struct recorded_wait *wait = &dev->waits[event];
   if (!wait->scripted) {
     gap__recorded_fault(dev, dev->end,
@@ -118,6 +236,13 @@ static void destroy(struct gap__dev *base) { (void)base; /* its owner does */ }
 
 static const struct gap__dev_ops ops = {.name = "recorded",
                                         .destroy = destroy,
+                                        .reserve = reserve,
+                                        .unreserve = unreserve,
+                                        .chunk_create = chunk_create,
+                                        .chunk_release = chunk_release,
+                                        .map = map,
+                                        .set_access = set_access,
+                                        .unmap = unmap,
                                         .segment_alloc = segment_alloc,
                                         .segment_free = segment_free,
                                         .event_create = event_create,
@@ -132,12 +257,19 @@ static const struct gap__dev_ops ops = {.name = "recorded",
 
 int gap__recorded_init(struct recorded_dev *dev, const struct gap__hist_event *events, uint64_t total_bytes) {
   dev->base.ops = &ops;
-  dev->base.caps = (struct gap__dev_caps){.total_bytes = total_bytes, .granularity_bytes = GAP__PAGE, .stepped = true};
+  dev->base.caps = (struct gap__dev_caps){.total_bytes = total_bytes ? total_bytes : UNKNOWN_CARD,
+                                          .granularity_bytes = GAP__PAGE,
+                                          .vmm = true,
+                                          .stepped = true};
   dev->events = events;
-  return gap__addrmap_init(&dev->wait_map);
+  int rc = gap__addrmap_init(&dev->segments);
+  return rc ? rc : gap__addrmap_init(&dev->wait_map);
 }
 
-void gap__recorded_destroy(struct recorded_dev *dev) { gap__addrmap_destroy(&dev->wait_map); }
+void gap__recorded_destroy(struct recorded_dev *dev) {
+  gap__addrmap_destroy(&dev->segments);
+  gap__addrmap_destroy(&dev->wait_map);
+}
 
 int gap__recorded_wait(struct recorded_dev *dev, uint64_t addr, uint64_t size, gap_stream *out) {
   uint32_t index = dev->wait_free;
@@ -168,6 +300,7 @@ static void script_completion(struct recorded_dev *dev, uint64_t at) {
 
 void gap__recorded_begin(struct recorded_dev *dev, uint64_t first, uint64_t end) {
   dev->first = dev->next = first;
+  dev->created_bytes = dev->mapped_bytes = dev->unmapped_bytes = dev->unmap_end = 0;
   dev->end = end;
   for (uint64_t at = first; at < end; at++) {
     if (dev->events[at].action == GAP__ACT_FREE_COMPLETED) script_completion(dev, at);

@@ -2,8 +2,8 @@
  *
  * Inside one call of the program (malloc, free or empty_cache) the model sees the *script*: the recorded driver calls and late
  * completions of that call.  segment_alloc and segment_free must come with the recorded size or address and in the recorded
- * order; an event completes when the record says so.  The first call that deviates is kept as a fault, and everything after it
- * fails. */
+ * order; so must the calls that map and unmap pages, of which one recorded segment_map or segment_unmap stands for many; an
+ * event completes when the record says so.  The first call that deviates is kept as a fault, and everything after it fails. */
 #ifndef GAP_RECORDED_DEV_H
 #define GAP_RECORDED_DEV_H
 
@@ -28,9 +28,14 @@ struct recorded_dev {
   bool polls;                /* scripted events are ready when asked; else only when waited for */
   bool refuses;              /* beyond the script the driver has no memory */
   uint64_t held_bytes;
+  uint64_t created_bytes, mapped_bytes;               /* of the segment_map that is under way */
+  uint64_t unmapped_bytes;                            /* of the segment_unmap */
+  uint64_t unmap_end;                                 /* where the last segment_unmap of this call ended; 0: none */
+  uint64_t chunks;                                    /* handed out */
   struct recorded_wait waits[RECORDED_WAITS_MAX + 1]; /* [0] unused */
   uint32_t wait_free, wait_count, waits_used;
   struct gap__addrmap wait_map; /* address -> wait */
+  struct gap__addrmap segments; /* address -> size in units of 512 bytes */
   bool failed;
   uint64_t fault_event;
   uint64_t early_release; /* the fault was that the model gave this segment back; 0 none */

@@ -42,7 +42,7 @@ struct run {
   bool is_late;             /* live has passed it */
   uint64_t late_time_us, late_driver_ns, late_background_ns;
   uint64_t calls_before; /* driver calls of setting up */
-  uint64_t burst;        /* segment_free events in a row, up to now */
+  uint64_t burst;        /* segment_free and segment_unmap events in a row, up to now */
   int64_t burst_time_us;
   /* Made-up streams: those below `stream_count` exist, `stream_free` lists the ones nobody uses. */
   uint64_t stream_count, *stream_free;
@@ -51,7 +51,8 @@ struct run {
   uint64_t unknown_addr; /* of the last free_requested of an unknown block */
   struct gap__checker *checker;
   uint64_t check_every, check_due;
-  uint64_t index; /* of the event at hand */
+  uint64_t beyond_cap_bytes; /* the last page of an expandable segment may end beyond the cap */
+  uint64_t index;            /* of the event at hand */
   bool refused;
   char *message;
   size_t message_bytes;
@@ -270,12 +271,14 @@ static int defer_free(struct run *run) {
 }
 
 /* Is the burst that has ended at `event` (NULL: the end of the history) an empty_cache() to repeat?
- * With nothing but other work behind it, it is the program's.  With a segment_alloc or oom behind it the recorded policy was
+ * With nothing but other work behind it, it is the program's.  With growth or an oom behind it the recorded policy was
  * most likely refused by the driver and retried (in the history of llama_sft the burst and the retry took 200 ms, beside other
  * programs on the card): the native policy repeats it to hold what was recorded, unless it will retry by itself; gapless was
  * not refused. */
 static bool is_empty_cache(const struct run *run, const struct gap__hist_event *event) {
-  if (!event || (event->action != GAP__ACT_SEGMENT_ALLOC && event->action != GAP__ACT_OOM)) return true;
+  if (!event || (event->action != GAP__ACT_SEGMENT_ALLOC && event->action != GAP__ACT_SEGMENT_MAP &&
+                 event->action != GAP__ACT_OOM))
+    return true;
   return run->native && event->time_us - run->burst_time_us >= SAME_MALLOC_US;
 }
 
@@ -301,7 +304,8 @@ static int dispatch(struct run *run, const struct gap__hist_event *event) {
     case GAP__ACT_FREE_REQUESTED: return on_free_requested(run, event);
     case GAP__ACT_FREE_COMPLETED: return on_free_completed(run, event);
     case GAP__ACT_OOM: return on_oom(run, event);
-    case GAP__ACT_SEGMENT_FREE: return on_segment_free(run, event);
+    case GAP__ACT_SEGMENT_FREE:
+    case GAP__ACT_SEGMENT_UNMAP: return on_segment_free(run, event);
     default: return 0;
   }
 }
@@ -310,9 +314,14 @@ static int check(struct run *run) {
   char text[400];
   run->check_due = run->check_every;
   run->result->checks++;
-  int rc = gap__checker_check(run->checker, run->result->cap_bytes, text, sizeof text);
+  uint64_t cap = run->result->cap_bytes;
+  int rc = gap__checker_check(run->checker, cap ? cap + run->beyond_cap_bytes : 0, text, sizeof text);
   if (rc == GAP_EMISMATCH) return complain(run, rc, "event %" PRIu64 ": the checker found that %s", run->index, text);
   return rc == 0 ? 0 : complain(run, rc, "the checker ran out of host memory");
+}
+
+static bool gives_back(const struct gap__hist_event *event) {
+  return event->action == GAP__ACT_SEGMENT_FREE || event->action == GAP__ACT_SEGMENT_UNMAP;
 }
 
 static int step(struct run *run, const struct gap__hist_event *event) {
@@ -320,7 +329,7 @@ static int step(struct run *run, const struct gap__hist_event *event) {
   if (run->held.key != 0 && (event->action != GAP__ACT_FREE_COMPLETED || event->addr != run->held.key))
     rc = defer_free(run);
   advance(run, event_time(run, event));
-  if (rc == 0 && run->burst != 0 && event->action != GAP__ACT_SEGMENT_FREE) rc = end_burst(run, event);
+  if (rc == 0 && run->burst != 0 && !gives_back(event)) rc = end_burst(run, event);
   gap__heap_tick(run->heap, 0);
   if (rc == 0) rc = dispatch(run, event);
   if (rc == 0 && run->checker && --run->check_due == 0) rc = check(run);
@@ -502,6 +511,7 @@ int gap__replay_run(const struct gap__history *history, const gap_replay_options
                     .options = options,
                     .result = result,
                     .native = conf->strategy == GAP__STRATEGY_CACHING,
+                    .beyond_cap_bytes = conf->expandable_segments ? conf->large_segment_size : 0,
                     .late_mark_bytes = peaks->bytes_peak - peaks->bytes_peak / 10,
                     .message = message,
                     .message_bytes = bytes};

@@ -3,13 +3,22 @@
 #ifndef GAP_VERIFY_BLAME_H
 #define GAP_VERIFY_BLAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "trace/history.h"
 
-/* The index to name instead of `fault`: an earlier event that the others contradict, or `fault` itself.  When another one
+/* What the pass knows of the contradiction. */
+struct gap__verify_fault {
+  uint64_t event;
+  uint64_t served; /* where the model serves the alloc, when that is what differs; else 0 */
+  bool lone;       /* blocks complete, and no request and no empty_cache() is there to look for them */
+};
+
+/* The index to name instead of fault->event: another event that the rest contradicts, or that one itself.  When another one
  * is named, `text` says why. */
-uint64_t gap__verify_blame(const struct gap__hist_device *, uint64_t fault, char *text, size_t bytes);
+uint64_t gap__verify_blame(const struct gap__history *, uint32_t device, const struct gap__verify_fault *, char *text,
+                           size_t bytes);
 
 #endif

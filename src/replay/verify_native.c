@@ -37,7 +37,8 @@ struct verifier {
   uint64_t cap_bytes;
   struct recorded_dev dev;
   gap_heap *heap;
-  struct gap__addrmap live; /* address -> index of the alloc event + 1 */
+  struct gap__addrmap live;       /* address -> index of the alloc event + 1 */
+  struct gap__verify_fault fault; /* what is known of it beside dev.fault */
   struct hidden hidden[HIDDEN_MAX];
   uint32_t hidden_count;
   struct gap__verify_result *result;
@@ -96,38 +97,73 @@ static void hold_free(struct verifier *v, uint64_t at) {
 
 /* ---- calls that end in alloc or oom ---- */
 
-struct fit_query {
-  const struct gap__conf *conf;
-  uint64_t bytes;
-  gap_stream stream;
-  gap_pool_id pool;
-};
+static bool is_release(const struct gap__hist_event *event) {
+  return event->action == GAP__ACT_SEGMENT_FREE || event->action == GAP__ACT_SEGMENT_UNMAP;
+}
 
-static int fits_here(void *arg, const struct gap__block_info *block) {
-  const struct fit_query *query = arg;
-  return block->state == GAP__BLOCK_IDLE && block->stream == query->stream && block->pool.first == query->pool.first &&
-         block->pool.second == query->pool.second && block->is_large == (query->bytes > CACHING_SMALL_MAX) &&
-         block->bytes >= query->bytes && !caching_refuses(query->conf, query->bytes, block->bytes);
+static bool is_growth(const struct gap__hist_event *event) {
+  return event->action == GAP__ACT_SEGMENT_ALLOC || event->action == GAP__ACT_SEGMENT_MAP;
 }
 
 static bool has_releases(const struct verifier *v, uint64_t end) {
   for (uint64_t at = v->call_first; at < end; at++) {
-    if (v->events[at].action == GAP__ACT_SEGMENT_FREE) return true;
+    if (is_release(&v->events[at])) return true;
   }
   return false;
+}
+
+static bool has_growth(const struct verifier *v, uint64_t end) {
+  for (uint64_t at = v->call_first; at < end; at++) {
+    if (is_growth(&v->events[at])) return true;
+  }
+  return false;
+}
+
+/* A request that grew before it gave anything back met a refusal on the way. */
+static bool grows_first(const struct verifier *v, uint64_t end) {
+  uint64_t at = v->call_first;
+  while (at < end && !is_release(&v->events[at]) && !is_growth(&v->events[at])) at++;
+  return at < end && is_growth(&v->events[at]);
 }
 
 static bool releases_in_part(const struct gap__conf *conf) {
   return conf->garbage_collection_threshold > 0 || conf->max_split_size != GAP__CONF_UNLIMITED;
 }
 
+struct burst {
+  const struct verifier *v;
+  uint64_t at, end;
+};
+
+static bool is_next_release(void *arg, gap_addr addr, uint64_t bytes) {
+  struct burst *burst = arg;
+  (void)bytes;
+  while (burst->at < burst->end && burst->v->events[burst->at].action != GAP__ACT_SEGMENT_FREE) burst->at++;
+  return burst->at < burst->end && burst->v->events[burst->at++].addr == addr;
+}
+
+/* Garbage collection works above its threshold only, and gives back the old first. */
+static bool collects(struct verifier *v, uint64_t end) {
+  double threshold = v->conf.garbage_collection_threshold;
+  if (threshold <= 0 || (double)v->dev.held_bytes <= threshold * (double)v->cap_bytes) return false;
+  struct burst burst = {v, v->call_first, end};
+  return !gap__caching_returnable(v->heap, 0, is_next_release, &burst);
+}
+
+static bool serves(const struct verifier *v, uint64_t at, gap_pool_id pool) {
+  return gap__caching_serves(v->heap, 0, v->events[at].stream, pool, v->events[at].size);
+}
+
+static bool exceeds_cap(const struct verifier *v, uint64_t at) {
+  uint64_t bytes = gap__conf_round(&v->conf, v->events[at].size);
+  return v->cap_bytes && v->dev.held_bytes + caching_segment_bytes(&v->conf, bytes) > v->cap_bytes;
+}
+
 /* Would the request itself give segments back? */
 static bool releases_itself(struct verifier *v, uint64_t at) {
-  const struct gap__hist_event *event = &v->events[at];
-  struct fit_query query = {&v->conf, gap__conf_round(&v->conf, event->size), event->stream, pool_of(v, at)};
-  if (gap__heap_walk(v->heap, 0, fits_here, &query)) return false;
-  if (releases_in_part(&v->conf)) return true;
-  return v->cap_bytes && v->dev.held_bytes + caching_segment_bytes(&v->conf, query.bytes) > v->cap_bytes;
+  if (grows_first(v, at)) return true;
+  if (serves(v, at, pool_of(v, at))) return false;
+  return exceeds_cap(v, at) || collects(v, at);
 }
 
 static void trim(struct verifier *v) {
@@ -139,12 +175,24 @@ static void trim(struct verifier *v) {
   gap__heap_trim(v->heap, 0, NO_POOL, NULL);
 }
 
-static int request(struct verifier *v, uint64_t at, gap_addr *out) {
-  return gap__heap_alloc(v->heap, 0, v->events[at].stream, pool_of(v, at), v->events[at].size, out);
+static int request(struct verifier *v, uint64_t at, gap_pool_id pool, gap_addr *out) {
+  return gap__heap_alloc(v->heap, 0, v->events[at].stream, pool, v->events[at].size, out);
+}
+
+/* Growth of the other kind: the program has switched expandable segments on or off. */
+static void follow_switch(struct verifier *v, uint64_t end) {
+  for (uint64_t at = v->call_first; at < end; at++) {
+    if (!is_growth(&v->events[at])) continue;
+    bool expandable = v->events[at].action == GAP__ACT_SEGMENT_MAP;
+    if (expandable == v->conf.expandable_segments) continue;
+    v->conf.expandable_segments = expandable;
+    gap__heap_configure(v->heap, &v->conf);
+  }
 }
 
 static void on_alloc(struct verifier *v, uint64_t at) {
   const struct gap__hist_event *event = &v->events[at];
+  follow_switch(v, at);
   gap__recorded_begin(&v->dev, v->call_first, at);
   bool releases = at > v->call_first && has_releases(v, at);
   if (releases && !releases_itself(v, at)) {
@@ -154,12 +202,13 @@ static void on_alloc(struct verifier *v, uint64_t at) {
   v->dev.polls = !releases || releases_in_part(&v->conf);
   v->dev.refuses = releases && !v->cap_bytes;
   gap_addr addr = 0;
-  int rc = request(v, at, &addr);
+  int rc = request(v, at, pool_of(v, at), &addr);
   if (!gap__recorded_finish(&v->dev)) return;
   if (rc) {
     gap__recorded_fault(&v->dev, at, "recorded: alloc of %" PRIu64 " bytes; the model refuses it: %s", event->size,
                         gap_strerror(rc));
   } else if (addr != event->addr) {
+    v->fault.served = addr;
     gap__recorded_fault(&v->dev, at, "recorded: alloc of %" PRIu64 " bytes at %#" PRIx64 "; the model serves %#" PRIx64,
                         event->size, event->addr, addr);
   } else if (gap__addrmap_reserve(&v->live)) {
@@ -169,14 +218,34 @@ static void on_alloc(struct verifier *v, uint64_t at) {
   }
 }
 
+/* Has the default pool anything that a refused request of it would have given back first? */
+static bool could_release(const struct verifier *v, uint64_t at) {
+  struct gap__stats stats;
+  if (serves(v, at, NO_POOL) || v->dev.wait_count) return true;
+  return gap__heap_stats(v->heap, 0, &stats) == 0 && stats.idle_returnable_bytes > 0;
+}
+
+/* No address says which pool was asked.  Private ones give nothing back. */
+static gap_pool_id refusing_pool(const struct verifier *v, uint64_t at) {
+  if (at > v->call_first || !could_release(v, at)) return NO_POOL;
+  for (uint32_t i = 1; i < v->history->pool_count; i++) {
+    const uint64_t *id = v->history->pools[i].id;
+    if (!serves(v, at, (gap_pool_id){id[0], id[1]})) return (gap_pool_id){id[0], id[1]};
+  }
+  return NO_POOL;
+}
+
 /* A refusal comes after torch has waited for everything and given all back, so completions of this call are waits. */
 static void on_oom(struct verifier *v, uint64_t at) {
   const struct gap__hist_event *event = &v->events[at];
+  if (gap__conf_round(&v->conf, event->size) != event->size)
+    gap__recorded_fault(&v->dev, at, "recorded: oom of %" PRIu64 " bytes, which is not the size of a rounded request",
+                        event->size);
   gap__recorded_begin(&v->dev, v->call_first, at);
   v->dev.polls = false;
   v->dev.refuses = !v->cap_bytes;
   gap_addr addr = 0;
-  int rc = request(v, at, &addr);
+  int rc = request(v, at, refusing_pool(v, at), &addr);
   if (!gap__recorded_finish(&v->dev) || rc == GAP_ENOMEM) return;
   gap__recorded_fault(&v->dev, at,
                       "recorded: a request of %" PRIu64 " bytes was refused; the model serves it at %#" PRIx64,
@@ -186,9 +255,22 @@ static void on_oom(struct verifier *v, uint64_t at) {
 /* Events that no alloc or oom ends: the program called empty_cache(). */
 static void flush_call(struct verifier *v, uint64_t end) {
   if (v->call_first == end) return;
+  if (has_growth(v, end)) {
+    uint64_t odd = end < v->count ? end : end - 1;
+    gap__recorded_fault(&v->dev, odd, "recorded: %s, where the request should be that memory was just taken for",
+                        gap__action_name(v->events[odd].action));
+    return;
+  }
   gap__recorded_begin(&v->dev, v->call_first, end);
+  bool had_failed = v->dev.failed;
   trim(v);
   gap__recorded_finish(&v->dev);
+  if (had_failed || !v->dev.failed || has_releases(v, end)) return;
+  v->dev.fault_event = v->call_first;
+  v->fault.lone = true;
+  snprintf(v->dev.fault, sizeof v->dev.fault,
+           "recorded: the block at %#" PRIx64 " completes; no request and no empty_cache() looked for it",
+           v->events[v->call_first].addr);
 }
 
 static void on_snapshot(struct verifier *v, uint64_t at) {
@@ -228,7 +310,9 @@ static void step(struct verifier *v, uint64_t at) {
       break;
     case GAP__ACT_FREE_COMPLETED:
     case GAP__ACT_SEGMENT_ALLOC:
-    case GAP__ACT_SEGMENT_FREE: return; /* gathered */
+    case GAP__ACT_SEGMENT_FREE:
+    case GAP__ACT_SEGMENT_MAP:
+    case GAP__ACT_SEGMENT_UNMAP: return; /* gathered */
     default: gap__recorded_fault(&v->dev, at, "%s has no place in a native history", gap__action_name(event->action));
   }
   v->call_first = at + 1;
@@ -268,7 +352,7 @@ static int compare_block(void *arg, const struct gap__block_info *block) {
   if (!segment->block_count) return 0; /* the policy form may have segments only */
   const struct gap__hist_block *recorded = &history->blocks[segment->block_first + walk->block++];
   if (walk->block <= segment->block_count && recorded->addr == block->addr && recorded->size == block->bytes &&
-      recorded->state == states[block->state])
+      recorded->state == states[block->state] && (!recorded->state || recorded->requested == block->requested))
     return 0;
   gap__recorded_fault(&walk->v->dev, walk->v->count,
                       "at the end the model has a block of %" PRIu64 " bytes at %#" PRIx64 " that was not recorded so",
@@ -327,6 +411,7 @@ static void take_string(const char *string, struct gap__conf *out) {
     out->max_non_split_rounding = said->max_non_split_rounding;
     out->garbage_collection_threshold = said->garbage_collection_threshold;
     out->large_segment_size = said->large_segment_size;
+    out->expandable_segments = said->expandable_segments;
     memcpy(out->roundup_power2_divisions, said->roundup_power2_divisions, sizeof out->roundup_power2_divisions);
   }
   gap__conf_free(set);
@@ -341,10 +426,21 @@ void gap__verify_conf(const struct gap__history *history, const struct gap__conf
   take_string(history->settings_text, out);
   const struct gap__hist_settings *settings = &history->settings;
   if (!settings->present) return;
+  out->expandable_segments = settings->expandable_segments;
   out->max_split_size = settings->max_split_size < 0 ? GAP__CONF_UNLIMITED : (uint64_t)settings->max_split_size;
   out->garbage_collection_threshold = settings->garbage_collection_threshold;
   for (int slot = 0; slot < 16; slot++)
     out->roundup_power2_divisions[slot] = (uint32_t)settings->roundup_power2_divisions[slot];
+}
+
+bool gap__verify_expandable(const struct gap__history *history, uint32_t device) {
+  const struct gap__hist_device *recorded = &history->devices[device];
+  struct gap__conf conf = {0};
+  for (uint64_t at = 0; at < recorded->event_count; at++) {
+    if (is_growth(&recorded->events[at])) return recorded->events[at].action == GAP__ACT_SEGMENT_MAP;
+  }
+  gap__verify_conf(history, &conf, &conf);
+  return conf.expandable_segments;
 }
 
 uint64_t gap__verify_cap(const struct gap__history *history) {
@@ -352,14 +448,51 @@ uint64_t gap__verify_cap(const struct gap__history *history) {
   return (uint64_t)(history->memory_fraction * (double)history->total_bytes);
 }
 
+/* Frees of what was never handed out, and memory at the end that was never made: a history that begins late, or has lost its
+ * beginning, has many.  One altered event makes at most two of the first and one of the second. */
+enum { STRAY_FREES_MAX = 2, STRAY_SEGMENTS_MAX = 1 };
+
+static uint64_t stray_frees(const struct gap__hist_device *recorded) {
+  struct gap__addrmap live;
+  uint64_t strays = 0;
+  if (gap__addrmap_init(&live)) return 0;
+  for (uint64_t at = 0; at < recorded->event_count; at++) {
+    const struct gap__hist_event *event = &recorded->events[at];
+    bool known = gap__addrmap_get(&live, event->addr);
+    strays += !known && event->action == GAP__ACT_FREE_REQUESTED;
+    if (known && event->action == GAP__ACT_FREE_REQUESTED) gap__addrmap_remove(&live, event->addr);
+    if (!known && event->action == GAP__ACT_ALLOC && !gap__addrmap_reserve(&live))
+      gap__addrmap_put(&live, event->addr, 1);
+  }
+  gap__addrmap_destroy(&live);
+  return strays;
+}
+
+static uint64_t stray_segments(const struct gap__history *history, uint32_t device) {
+  const struct gap__hist_device *recorded = &history->devices[device];
+  uint64_t strays = 0;
+  for (uint64_t i = 0; i < history->segment_count; i++) {
+    const struct gap__hist_segment *segment = &history->segments[i];
+    bool made = segment->device != (int)device;
+    for (uint64_t at = 0; at < recorded->event_count && !made; at++) {
+      const struct gap__hist_event *event = &recorded->events[at];
+      made = is_growth(event) && segment->addr - event->addr < event->size;
+    }
+    strays += !made;
+  }
+  return strays;
+}
+
+static bool begins_late(const struct gap__history *history, uint32_t device) {
+  return history->devices[device].wrapped && (stray_frees(&history->devices[device]) > STRAY_FREES_MAX ||
+                                              stray_segments(history, device) > STRAY_SEGMENTS_MAX);
+}
+
 static int not_verifiable(const struct gap__history *history, uint32_t device, struct gap__verify_result *out) {
   if (device >= history->device_count) return GAP_EINVAL;
   const struct gap__hist_device *recorded = &history->devices[device];
   const char *why = NULL;
-  if (recorded->wrapped) why = "the history is wrapped: it does not begin where the allocator began";
-  for (uint64_t at = 0; at < recorded->event_count && !why; at++) {
-    if (recorded->events[at].action == GAP__ACT_SEGMENT_MAP) why = "the history was recorded with expandable segments";
-  }
+  if (begins_late(history, device)) why = "the history is wrapped: it does not begin where the allocator began";
   if (recorded->event_count >= UINT32_MAX) why = "the history has more than 4 billion events";
   if (!why) return 0;
   snprintf(out->text, sizeof out->text, "%s", why);
@@ -399,20 +532,29 @@ static bool has_private_pool(const struct verifier *v, gap_stream stream) {
   return false;
 }
 
-static uint64_t made_before(const struct verifier *v, uint64_t at, uint64_t addr) {
-  while (at-- > 0) {
-    if (v->events[at].action == GAP__ACT_SEGMENT_ALLOC && v->events[at].addr == addr) return at;
+static bool overlap(const struct gap__hist_event *a, const struct gap__hist_event *b) {
+  return a->addr < b->addr + b->size && b->addr < a->addr + a->size;
+}
+
+/* The event from which on the memory of this release was there without a break. */
+static uint64_t made_before(const struct verifier *v, uint64_t release) {
+  uint64_t made = v->count;
+  for (uint64_t at = release; at-- > 0;) {
+    const struct gap__hist_event *event = &v->events[at];
+    if ((!is_growth(event) && !is_release(event)) || !overlap(event, &v->events[release])) continue;
+    if (is_release(event)) break;
+    made = at;
   }
-  return v->count;
+  return made;
 }
 
 /* The model gave a segment back too early that the same call releases later: perhaps it was of a hidden pool. */
 static bool suspect_hidden_pool(struct verifier *v) {
   uint64_t early = v->dev.early_release, at = v->dev.fault_event;
   if (!early || v->hidden_count == HIDDEN_MAX) return false;
-  while (at < v->count && v->events[at].action == GAP__ACT_SEGMENT_FREE && v->events[at].addr != early) at++;
-  if (at == v->count || v->events[at].action != GAP__ACT_SEGMENT_FREE) return false;
-  uint64_t from = made_before(v, at, early);
+  while (at < v->count && is_release(&v->events[at]) && v->events[at].addr != early) at++;
+  if (at == v->count || !is_release(&v->events[at])) return false;
+  uint64_t from = made_before(v, at);
   if (from == v->count || !has_private_pool(v, v->events[at].stream)) return false;
   v->hidden[v->hidden_count++] =
       (struct hidden){.addr = early, .bytes = v->events[at].size, .from = from, .to = at, .call = v->call_first};
@@ -425,8 +567,17 @@ static void reset(struct verifier *v) {
   memset(&v->dev, 0, sizeof v->dev);
   v->call_first = 0;
   v->holds_free = false;
+  v->fault = (struct gap__verify_fault){0};
   v->heap = NULL;
   *v->result = (struct gap__verify_result){.hidden_segments = v->hidden_count};
+}
+
+static int name_the_event(struct verifier *v) {
+  struct gap__verify_result *result = v->result;
+  snprintf(result->text, sizeof result->text, "%s", v->dev.fault);
+  v->fault.event = result->event;
+  result->event = gap__verify_blame(v->history, v->device, &v->fault, result->text, sizeof result->text);
+  return GAP_EMISMATCH;
 }
 
 static int verify(struct verifier *v) {
@@ -437,16 +588,38 @@ static int verify(struct verifier *v) {
     gap__heap_stats(v->heap, 0, &v->result->stats);
     if (!v->dev.failed) compare_end(v);
     v->result->event = v->dev.failed ? v->dev.fault_event : v->count;
-    if (v->dev.failed) rc = GAP_EMISMATCH;
+    if (v->dev.failed) rc = name_the_event(v);
   }
   close_heap(v);
   return rc;
 }
 
-static void name_the_event(struct verifier *v) {
-  struct gap__verify_result *result = v->result;
-  snprintf(result->text, sizeof result->text, "%s", v->dev.fault);
-  result->event = gap__verify_blame(&v->history->devices[v->device], result->event, result->text, sizeof result->text);
+/* Suspects hidden pools as long as that leads further. */
+static int verify_pools(struct verifier *v) {
+  struct gap__verify_result best = {0};
+  uint64_t reached = 0;
+  int rc;
+  v->hidden_count = 0;
+  while ((rc = verify(v)) == GAP_EMISMATCH) {
+    if (v->dev.fault_event < reached) *v->result = best;
+    if (v->dev.fault_event < reached) break;
+    reached = v->dev.fault_event;
+    best = *v->result;
+    if (!suspect_hidden_pool(v)) break;
+  }
+  return rc;
+}
+
+/* Nothing in a history names the version of torch: what one does not explain another may. */
+static int verify_best(struct verifier *v) {
+  enum gap__torch given = v->conf.torch;
+  int rc = verify_pools(v);
+  if (rc != GAP_EMISMATCH) return rc;
+  struct gap__verify_result first = *v->result;
+  v->conf.torch = given == GAP__TORCH_2_11 ? GAP__TORCH_2_12 : GAP__TORCH_2_11;
+  rc = verify_pools(v);
+  if (rc == GAP_EMISMATCH) *v->result = first;
+  return rc;
 }
 
 int gap__verify_native(const struct gap__history *history, uint32_t device, const struct gap__conf *conf,
@@ -463,9 +636,8 @@ int gap__verify_native(const struct gap__history *history, uint32_t device, cons
   v->cap_bytes = cap_bytes ? cap_bytes : gap__verify_cap(history);
   v->result = out;
   gap__verify_conf(history, conf, &v->conf);
-  do rc = verify(v);
-  while (rc == GAP_EMISMATCH && suspect_hidden_pool(v));
-  if (rc == GAP_EMISMATCH) name_the_event(v);
+  v->conf.expandable_segments = gap__verify_expandable(history, device);
+  rc = verify_best(v);
   out->events = out->event;
   free(v);
   return rc;

@@ -22,7 +22,8 @@ static int open_heap(gap_card *card, enum gap_policy policy) {
   if (!set) return GAP_ENOMETA;
   struct gap__conf conf = *gap__conf_values(set);
   gap__conf_free(set);
-  conf.strategy = policy == GAP_POLICY_NATIVE ? GAP__STRATEGY_CACHING : GAP__STRATEGY_GAPLESS;
+  conf.strategy = policy == GAP_POLICY_GAPLESS ? GAP__STRATEGY_GAPLESS : GAP__STRATEGY_CACHING;
+  conf.expandable_segments = policy == GAP_POLICY_EXPANDABLE;
   int rc = gap__sim_create(0, &params, &card->dev);
   if (rc != 0) return rc;
   struct gap__heap_params heap = {.devs = &card->dev, .dev_count = 1, .conf = &conf, .maker = GAP__MAKER_STEPPED};
@@ -32,7 +33,7 @@ static int open_heap(gap_card *card, enum gap_policy policy) {
 }
 
 int gap_card_open(enum gap_policy policy, uint64_t bytes, gap_card **out) {
-  if (policy != GAP_POLICY_GAPLESS && policy != GAP_POLICY_NATIVE) return GAP_EINVAL;
+  if ((unsigned)policy >= GAP_POLICY_IDEAL) return GAP_EINVAL;
   gap_card *card = calloc(1, sizeof *card);
   if (!card) return GAP_ENOMETA;
   card->bytes = bytes;

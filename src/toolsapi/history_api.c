@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "gapless/tools.h"
+#include "replay/verify_native.h"
 #include "trace/history.h"
 
 /* Moves the reader's message into the caller's buffer. */
@@ -12,7 +13,7 @@ static void hand_over(char *from, char *message, size_t bytes) {
   free(from);
 }
 
-static int check_devices(const struct gap__history *history, char *message, size_t bytes) {
+int gap_history_check(const gap_history *history, char *message, size_t bytes) {
   for (uint32_t device = 0; device < history->device_count; device++) {
     uint64_t event = 0;
     char *text = NULL, line[400];
@@ -26,16 +27,20 @@ static int check_devices(const struct gap__history *history, char *message, size
   return 0;
 }
 
-int gap_history_open(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
+int gap_history_read(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
                      size_t bytes) {
   char *text = NULL;
+  int rc = gap__history_read(path, progress, arg, out, &text);
+  if (rc != 0) hand_over(text, message, bytes);
+  return rc;
+}
+
+int gap_history_open(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
+                     size_t bytes) {
   struct gap__history *history = NULL;
-  int rc = gap__history_read(path, progress, arg, &history, &text);
-  if (rc != 0) {
-    hand_over(text, message, bytes);
-    return rc;
-  }
-  rc = check_devices(history, message, bytes);
+  int rc = gap_history_read(path, progress, arg, &history, message, bytes);
+  if (rc != 0) return rc;
+  rc = gap_history_check(history, message, bytes);
   if (rc != 0) {
     gap__history_free(history);
     return rc;
@@ -52,4 +57,8 @@ uint32_t gap_history_device_count(const gap_history *history) { return history->
 
 uint64_t gap_history_event_count(const gap_history *history, uint32_t device) {
   return device < history->device_count ? history->devices[device].event_count : 0;
+}
+
+enum gap_policy gap_history_policy(const gap_history *history, uint32_t device) {
+  return gap__verify_expandable(history, device) ? GAP_POLICY_EXPANDABLE : GAP_POLICY_NATIVE;
 }

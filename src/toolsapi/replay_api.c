@@ -16,7 +16,7 @@
 
 enum { DEFAULT_LAG_US = 20000 };
 
-static const char *const policy_names[GAP_POLICY_COUNT] = {"gapless", "native", "ideal"};
+static const char *const policy_names[GAP_POLICY_COUNT] = {"gapless", "native", "expandable", "ideal"};
 
 const char *gap_policy_name(enum gap_policy policy) { return policy_names[policy]; }
 
@@ -74,10 +74,12 @@ int gap_cap_parse(const char *text, uint64_t peak_live_bytes, uint64_t *out) {
 
 /* ---- One replay ---- */
 
-/* What a result calls its configuration: the caller's string, or for the native policy what the recorded program had set. */
+static bool is_torch(enum gap_policy policy) { return policy == GAP_POLICY_NATIVE || policy == GAP_POLICY_EXPANDABLE; }
+
+/* What a result calls its configuration: the caller's string, or for torch's policies what the recorded program had set. */
 static const char *conf_string(const struct gap__history *history, const gap_replay_options *options) {
   if (options->conf) return options->conf;
-  bool recorded = options->policy == GAP_POLICY_NATIVE && history->settings_text;
+  bool recorded = is_torch(options->policy) && history->settings_text;
   return recorded ? history->settings_text : "";
 }
 
@@ -99,8 +101,10 @@ static int configure(const struct gap__history *history, const gap_replay_option
   if (rc == 0) rc = gap__conf_apply(set, GAP__CONF_RUNTIME, "--conf", options->conf ? options->conf : "", report);
   if (rc == 0) {
     *out = *gap__conf_values(set);
-    if (options->policy == GAP_POLICY_NATIVE && !options->conf) gap__verify_conf(history, gap__conf_values(set), out);
-    out->strategy = options->policy == GAP_POLICY_NATIVE ? GAP__STRATEGY_CACHING : GAP__STRATEGY_GAPLESS;
+    if (is_torch(options->policy) && !options->conf) gap__verify_conf(history, gap__conf_values(set), out);
+    out->strategy = is_torch(options->policy) ? GAP__STRATEGY_CACHING : GAP__STRATEGY_GAPLESS;
+    if (!options->conf || options->policy == GAP_POLICY_EXPANDABLE) /* native: only a string that says so switches it on */
+      out->expandable_segments = options->policy == GAP_POLICY_EXPANDABLE;
   } else if (report) {
     first_error(report, rc, message, bytes);
   }
@@ -244,7 +248,8 @@ int gap_replay_verify(const gap_history *history, uint32_t device, gap_replay_re
   struct gap__conf conf;
   struct gap__verify_result verified = {0};
   gap_replay_defaults(&options);
-  options.policy = GAP_POLICY_NATIVE;
+  if (device >= history->device_count) return GAP_EINVAL;
+  options.policy = gap_history_policy(history, device);
   int rc = configure(history, &options, &conf, message, bytes);
   if (rc != 0) return rc;
   rc = gap__verify_native(history, device, &conf, 0, &verified);

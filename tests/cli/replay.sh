@@ -11,6 +11,10 @@ golden replay-verify      replay gnn.pickle.xz --verify
 # One size altered: event 7 is named, and the next file is not looked at.
 altered() { gzip -dc tr_native.json.gz | sed 's/"segment_alloc", 140299410079744, 20971520/"segment_alloc", 140299410079744, 23068672/'; }
 input=<(altered) golden replay-differs replay - gnn.pickle.xz --verify
+golden replay-expandable  replay tr_exp_cap.json.gz --policy native --verify
+# The size of an alloc: what its free says later contradicts it, so the history cannot be replayed, and yet event 11 is named.
+longer() { gzip -dc tr_exp_cap.json.gz | sed 's/"alloc", \([0-9]*\), 11283466/"alloc", \1, 11283474/'; }
+input=<(longer) golden replay-contradicts replay - --verify
 golden replay-cannot      replay ring.pickle.xz --verify
 golden replay-json        replay oom.pickle.xz --policy native --cap 26GiB --json
 golden replay-quiet       replay gnn.pickle.xz --policy ideal --quiet

@@ -460,7 +460,9 @@ static void advice_says_what_the_replays_say(void **state) {
   assert_true(gapless->checked && gapless->works && gapless->reserved == 7 * GIB);
   assert_non_null(limit);
   assert_non_null(strstr(limit->text, "9 GiB"));
-  assert_null(find_advice(subject, GAP__ADVICE_SETTING)); /* none of them fitted */
+  const struct gap__advice *setting = find_advice(subject, GAP__ADVICE_SETTING);
+  assert_true(setting && setting->checked && !setting->works); /* none fitted; of expandable segments it is said */
+  assert_non_null(strstr(setting->change, "expandable_segments:True"));
   char *words = gap__report_advice(subject, 80);
   assert_non_null(strstr(words, "[yes] gapless"));
   free(words);

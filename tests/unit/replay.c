@@ -216,13 +216,13 @@ static void test_oom_is_a_request(void **state) {
   struct script script;
   gap_replay_result result;
   begin(&script);
-  allocate(&script, 1, 64 * MIB);
-  add(&script, GAP__ACT_OOM, 0, 32 * MIB);
+  allocate(&script, 1, 60 * MIB); /* whole pages of every policy: of 20 MiB in expandable segments */
+  add(&script, GAP__ACT_OOM, 0, 40 * MIB);
   for (int policy = 0; policy < GAP_POLICY_COUNT; policy++) {
-    play(&script.history, (enum gap_policy)policy, 96 * MIB, &result);
+    play(&script.history, (enum gap_policy)policy, 100 * MIB, &result);
     assert_true(result.fitted);
-    assert_int_equal(result.peak_live_bytes, 96 * MIB);
-    play(&script.history, (enum gap_policy)policy, 94 * MIB, &result);
+    assert_int_equal(result.peak_live_bytes, 100 * MIB);
+    play(&script.history, (enum gap_policy)policy, 98 * MIB, &result);
     assert_false(result.fitted);
     assert_string_equal(result.failed.action, "oom");
     assert_int_equal(result.failed.event, 1);
@@ -249,12 +249,12 @@ static void test_pools_do_not_share(void **state) {
   struct script script;
   gap_replay_result result;
   begin(&script);
-  add(&script, GAP__ACT_ALLOC, AT(1), 64 * MIB)->pool = 1;
-  release(&script, 1, 64 * MIB);
-  allocate(&script, 2, 64 * MIB);
+  add(&script, GAP__ACT_ALLOC, AT(1), 60 * MIB)->pool = 1;
+  release(&script, 1, 60 * MIB);
+  allocate(&script, 2, 60 * MIB);
   for (int policy = 0; policy < GAP_POLICY_IDEAL; policy++) {
     play(&script.history, (enum gap_policy)policy, 0, &result);
-    assert_int_equal(result.peak_reserved_bytes, 128 * MIB);
+    assert_int_equal(result.peak_reserved_bytes, 120 * MIB);
   }
 }
 

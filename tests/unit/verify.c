@@ -1,4 +1,4 @@
-/* Verification: every given native history agrees, and a changed event is found and named. */
+/* Verification: every given history agrees, and a changed event is found and named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,20 +69,69 @@ static void caps_and_empty_cache(void **state) {
   agrees("tr_native_str.json.gz", 0);
 }
 
-static void some_cannot_be_verified(void **state) {
+/* Under caps that refuse, so that every way of giving back is met. */
+static void settings(void **state) {
+  (void)state;
+  agrees("tr_nat_split.json.gz", 0);
+  agrees("tr_nat_nonsplit.json.gz", 0);
+  agrees("tr_nat_gc.json.gz", 0);
+  agrees("tr_nat_gc_split.json.gz", 0); /* and four streams */
+  agrees("tr_nat_round.json.gz", 0);
+  agrees("tr_nat_large.json.gz", 0);
+  agrees("tr_nat_pools.json.gz", 0); /* refusals inside private pools and outside */
+}
+
+static void expandable_segments(void **state) {
+  (void)state;
+  agrees("unet_multires.expandable.pickle.xz", 0);
+  agrees("streams.expandable.pickle.xz", 0);
+  agrees("tr_exp.json.gz", 0); /* unmapping in the middle */
+  agrees("tr_exp_cap.json.gz", 0);
+  agrees("tr_exp_streams.json.gz", 0);
+  agrees("tr_exp_oom.json.gz", 0);
+  agrees("tr_exp_graphs.json.gz", 0); /* a graph's pool that was gone at the end */
+  agrees("tr_exp_pools.json.gz", 0);
+  agrees("tr_exp_split.json.gz", 0);
+  agrees("tr_exp_round.json.gz", 0);
+  agrees("tr_exp_large.json.gz", 0);
+  agrees("tr_exp_gc.json.gz", 0);
+}
+
+/* The refusal is then taken for the driver's. */
+static void expandable_without_a_known_cap(void **state) {
+  (void)state;
+  struct gap__history *history = read_history("tr_exp_oom.json.gz");
+  struct gap__verify_result result;
+  history->memory_fraction = 0;
+  assert_int_equal(verify(history, 0, &result), 0);
+  gap__history_free(history);
+}
+
+static void the_recorded_policy_is_known(void **state) {
   (void)state;
   static const struct {
-    const char *name, *why;
-  } cases[] = {{"ring.pickle.xz", "wrapped"},
-               {"unet_multires.expandable.pickle.xz", "expandable"},
-               {"tr_exp.json.gz", "expandable"}};
+    const char *name;
+    bool expandable;
+  } cases[] = {{"gnn.pickle.xz", false},
+               {"tr_native.json.gz", false},
+               {"tr_exp.json.gz", true},
+               {"streams.expandable.pickle.xz", true}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct gap__history *history = read_history(cases[i].name);
-    struct gap__verify_result result;
-    assert_int_equal(verify(history, 0, &result), GAP_ENOTSUP);
-    assert_non_null(strstr(result.text, cases[i].why));
+    assert_int_equal(gap__verify_expandable(history, 0), cases[i].expandable);
+    history->devices[0].event_count = 0; /* no growth: the settings say it */
+    assert_int_equal(gap__verify_expandable(history, 0), cases[i].expandable);
     gap__history_free(history);
   }
+}
+
+static void a_wrapped_one_cannot_be_verified(void **state) {
+  (void)state;
+  struct gap__history *history = read_history("ring.pickle.xz");
+  struct gap__verify_result result;
+  assert_int_equal(verify(history, 0, &result), GAP_ENOTSUP);
+  assert_non_null(strstr(result.text, "wrapped"));
+  gap__history_free(history);
 }
 
 static void no_such_device(void **state) {
@@ -133,6 +182,8 @@ static void move_address(struct gap__hist_event *events, uint64_t at) { events[a
 static void grow(struct gap__hist_event *events, uint64_t at) { events[at].size += (uint64_t)100 << 30; }
 static void add_bytes(struct gap__hist_event *events, uint64_t at) { events[at].size += 8; }
 static void add_a_little(struct gap__hist_event *events, uint64_t at) { events[at].size += (uint64_t)4 << 20; }
+static void add_a_page(struct gap__hist_event *events, uint64_t at) { events[at].size += (uint64_t)20 << 20; }
+static void take_a_page(struct gap__hist_event *events, uint64_t at) { events[at].size -= (uint64_t)20 << 20; }
 static void swap_with_next(struct gap__hist_event *events, uint64_t at) {
   struct gap__hist_event first = events[at];
   events[at] = events[at + 1];
@@ -164,6 +215,67 @@ static void a_changed_order_is_named(void **state) {
   (void)state;
   names("llama_sft.pickle.xz", GAP__ACT_SEGMENT_FREE, 0, swap_with_next); /* two of one burst */
   names("gnn.pickle.xz", GAP__ACT_FREE_REQUESTED, 4000, swap_with_next);  /* completed before requested */
+}
+
+/* The first segment_unmap of several pages, from `from` on. */
+static uint64_t several_pages(const struct gap__hist_event *events, uint64_t from) {
+  while (events[from].action != GAP__ACT_SEGMENT_UNMAP || events[from].size < (uint64_t)60 << 20) from++;
+  return from;
+}
+
+static void changes_of_expandable_histories_are_named(void **state) {
+  (void)state;
+  static const char *const histories[] = {
+      "tr_exp.json.gz",        "tr_exp_cap.json.gz",          "tr_exp_streams.json.gz", "tr_exp_pools.json.gz",
+      "tr_exp_split.json.gz",  "tr_exp_round.json.gz",        "tr_exp_large.json.gz",   "tr_exp_gc.json.gz",
+      "tr_exp_graphs.json.gz", "streams.expandable.pickle.xz"};
+  for (size_t i = 0; i < sizeof histories / sizeof *histories; i++) {
+    names(histories[i], GAP__ACT_ALLOC, 2000, move_address);
+    names(histories[i], GAP__ACT_ALLOC, 2000, grow);
+    names(histories[i], GAP__ACT_ALLOC, 2000, add_bytes);
+    names(histories[i], GAP__ACT_FREE_REQUESTED, 2000, move_address);
+    names(histories[i], GAP__ACT_FREE_REQUESTED, 2000, swap_with_next);
+    names(histories[i], GAP__ACT_FREE_COMPLETED, 2000, add_bytes);
+    names(histories[i], GAP__ACT_SEGMENT_MAP, 0, add_a_page);
+    names(histories[i], GAP__ACT_SEGMENT_MAP, 0, move_address);
+    names(histories[i], GAP__ACT_SEGMENT_MAP, 100, swap_with_next); /* before its alloc */
+  }
+}
+
+static void changes_of_unmapping_are_named(void **state) {
+  (void)state;
+  static const char *const histories[] = {"tr_exp.json.gz", "tr_exp_cap.json.gz", "tr_exp_split.json.gz",
+                                          "tr_exp_gc.json.gz"};
+  for (size_t i = 0; i < sizeof histories / sizeof *histories; i++) {
+    struct gap__history *history = read_history(histories[i]);
+    uint64_t at = several_pages(history->devices[0].events, 0);
+    gap__history_free(history);
+    names(histories[i], GAP__ACT_SEGMENT_UNMAP, at, add_a_page);
+    names(histories[i], GAP__ACT_SEGMENT_UNMAP, at, take_a_page);
+    names(histories[i], GAP__ACT_SEGMENT_UNMAP, at, move_address);
+  }
+  names("tr_exp.json.gz", GAP__ACT_SEGMENT_UNMAP, 0, swap_with_next); /* two of one burst */
+}
+
+/* Live at the end, so no free contradicts it: the block that the snapshot lists does. */
+static void a_size_is_compared_with_the_last_block(void **state) {
+  (void)state;
+  struct gap__history *history = read_history("tr_exp.json.gz");
+  struct gap__hist_device *device = &history->devices[0];
+  struct gap__verify_result result;
+  uint64_t at = device->event_count, freed = 0;
+  while (freed < device->event_count) { /* the last alloc that is not freed */
+    at--;
+    for (freed = at; freed < device->event_count; freed++)
+      if (device->events[freed].action == GAP__ACT_FREE_REQUESTED &&
+          device->events[freed].addr == device->events[at].addr)
+        break;
+    if (device->events[at].action != GAP__ACT_ALLOC) freed = 0;
+  }
+  device->events[at].size -= 1;
+  assert_int_equal(verify(history, 0, &result), GAP_EMISMATCH);
+  assert_int_equal(result.event, at);
+  gap__history_free(history);
 }
 
 /* A free of another live block of the same size: the completion that follows and a second free give it away. */
@@ -243,12 +355,19 @@ int main(void) {
       cmocka_unit_test(private_pools),
       cmocka_unit_test(out_of_memory),
       cmocka_unit_test(caps_and_empty_cache),
-      cmocka_unit_test(some_cannot_be_verified),
+      cmocka_unit_test(settings),
+      cmocka_unit_test(expandable_segments),
+      cmocka_unit_test(expandable_without_a_known_cap),
+      cmocka_unit_test(the_recorded_policy_is_known),
+      cmocka_unit_test(a_wrapped_one_cannot_be_verified),
       cmocka_unit_test(no_such_device),
       cmocka_unit_test(a_wrong_cap_is_noticed),
       cmocka_unit_test(a_changed_address_is_named),
       cmocka_unit_test(a_changed_size_is_named),
       cmocka_unit_test(a_changed_order_is_named),
+      cmocka_unit_test(changes_of_expandable_histories_are_named),
+      cmocka_unit_test(changes_of_unmapping_are_named),
+      cmocka_unit_test(a_size_is_compared_with_the_last_block),
       cmocka_unit_test(a_free_of_another_block_is_named),
       cmocka_unit_test(a_changed_stream_is_named),
       cmocka_unit_test(a_late_completion_is_placed),
