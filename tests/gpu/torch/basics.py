@@ -104,6 +104,20 @@ def test_out_of_memory():
     del x
 
 
+def test_memory_callbacks():
+    """torch's callbacks are the last resort before the error."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    settle()
+    helper.help_keep_spare(60 * MIB)
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + 20 * MIB) / total)
+    try:
+        x = tensor(50 * MIB)
+        assert not helper.help_has_spare()
+        del x
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
 def test_absurd_sizes():
     try:
         torch.empty(1 << 61, dtype=torch.uint8, device="cuda")

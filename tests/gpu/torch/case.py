@@ -26,8 +26,9 @@ shim.gapless_torch_explain.restype = ctypes.c_size_t
 shim.gapless_torch_pool_flags.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint, ctypes.c_char_p]
 for name in ("help_pair_ns", "help_churn_ns", "help_threads_ns"):
     getattr(helper, name).restype = ctypes.c_double
-for name in ("help_plugin_live", "help_plugin_calls"):
+for name in ("help_plugin_live", "help_plugin_calls", "help_tracked_blocks", "help_tracked_segments"):
     getattr(helper, name).restype = ctypes.c_long
+helper.help_keep_spare.argtypes = [ctypes.c_long]
 library.gap_set_log.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 library.gap_check.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
 library.gap_summary.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]

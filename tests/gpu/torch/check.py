@@ -19,25 +19,27 @@ HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = ["compiled", "ipc", "basics", "graphs", "history", "pools", "late"]
 KERNEL_FREE = {
     "bare": [],
+    "two": [],
     "basics": ["waits_for_cuda", "all_figures", "figures_follow_blocks", "empty_cache", "summary_text", "out_of_memory",
-               "absurd_sizes", "accelerator"],
+               "memory_callbacks", "absurd_sizes", "accelerator"],
     "graphs": ["checkpoint_restores_addresses"],
     "history": ["snapshot_without_history", "history", "ring_and_skipped_actions",
-                "context_of_what_is_given_back", "out_of_memory_entry", "metadata"],
+                "context_of_what_is_given_back", "out_of_memory_entry", "trackers", "metadata"],
     "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom"],
 }
 
 
-def environment_of(folder, card):
+def environment_of(folder, name, card):
     environment = dict(os.environ, GAPLESS_TEST_BUILD=str(folder))
     if not card:
+        environment["NOCARD_DEVICES"] = "2" if name == "two" else "1"
         environment["LD_LIBRARY_PATH"] = str(folder)
         environment["LD_PRELOAD"] = f"{folder}/nocard.so:{folder}/libgapless.so.0"
     return environment
 
 
 def run_group(folder, name, card):
-    environment = environment_of(folder, card)
+    environment = environment_of(folder, name, card)
     names = [] if card else [f"test_{test}" for test in KERNEL_FREE[name]]
     start = time.monotonic()
     try:

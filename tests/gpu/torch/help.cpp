@@ -1,4 +1,5 @@
 // What the tests cannot do from Python: time torch's allocator calls, be a plug-in allocator, ask for checkpoints.
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -68,6 +69,33 @@ HELP void help_plugin_free(void *ptr, ssize_t bytes, int, cudaStream_t) {
   plugin_live -= bytes;
   cudaFree(ptr);
 }
+
+// A tracker as NCCL's and the profilers' are.
+static std::atomic<long> tracked_blocks, tracked_segments;
+HELP void help_track(void) {
+  allocator::attachAllocatorTraceTracker([](const allocator::TraceEntry &entry) {
+    using Entry = allocator::TraceEntry;
+    if (entry.action_ == Entry::ALLOC || entry.action_ == Entry::FREE_COMPLETED) tracked_blocks++;
+    if (entry.action_ == Entry::SEGMENT_ALLOC || entry.action_ == Entry::SEGMENT_MAP) tracked_segments++;
+  });
+}
+HELP long help_tracked_blocks(void) { return tracked_blocks; }
+HELP long help_tracked_segments(void) { return tracked_segments; }
+
+// Memory that is given up when there is no other, as CUDA IPC does with what other processes have let go.
+static std::atomic<void *> spare;
+struct GiveSpare : c10::FreeMemoryCallback {
+  bool Execute() override {
+    void *block = spare.exchange(nullptr);
+    if (block) allocator::raw_delete(block);
+    return block != nullptr;
+  }
+};
+namespace c10 {
+REGISTER_FREE_MEMORY_CALLBACK("gapless_test_spare", GiveSpare)
+}
+HELP void help_keep_spare(long bytes) { spare = allocator::raw_alloc(static_cast<size_t>(bytes)); }
+HELP int help_has_spare(void) { return spare != nullptr; }
 
 // The registry of device allocators, which torch.accelerator looks at.
 HELP int help_is_registered(void) { return c10::GetAllocator(c10::DeviceType::CUDA) == allocator::get(); }

@@ -4,7 +4,7 @@ import os
 import pickle
 
 import torch
-from case import MIB, RELEASE, install, run_group, settle, stat, tensor
+from case import MIB, RELEASE, helper, install, run_group, settle, stat, tensor
 
 install(b"page_maker:False")  # what is held changes with calls only
 
@@ -139,6 +139,21 @@ def test_dump_and_annotations():
     names = {a["name"] for a in snapshot["external_annotations"]}
     assert any("AdamW" in name for name in names), names
     torch.cuda.memory._record_memory_history(enabled=None)
+
+
+def test_trackers():
+    """They hear of everything, history or not."""
+    helper.help_track()
+    settle()
+    blocks, segments = helper.help_tracked_blocks(), helper.help_tracked_segments()
+    for _ in range(5):
+        tensor(10 * MIB)
+    assert helper.help_tracked_blocks() == blocks + 10
+    assert helper.help_tracked_segments() > segments
+    torch.cuda.memory._record_memory_history(max_entries=100)
+    tensor(10 * MIB)
+    torch.cuda.memory._record_memory_history(enabled=None)
+    assert helper.help_tracked_blocks() == blocks + 12
 
 
 def test_metadata():

@@ -16,12 +16,21 @@
 #define PAGE ((uint64_t)1 << 21)
 #define CARD_BYTES ((uint64_t)1 << 30)
 
+/* NOCARD_DEVICES: how many there are; 1 when it is not set. */
+static int device_count(void) {
+  const char *text = getenv("NOCARD_DEVICES");
+  return text ? atoi(text) : 1;
+}
+
+static _Thread_local int current_device;
+
 /* ---- the heap ---- */
 
 int gap_heap_default(gap_heap **out) {
   static gap_heap *heap;
   gap_heap_options options = GAP_HEAP_OPTIONS_INIT;
   options.backend = GAP_BACKEND_HOST;
+  options.device_count = device_count();
   options.device_bytes = CARD_BYTES;
   int rc = heap ? 0 : gap_heap_create(&options, &heap);
   *out = heap;
@@ -72,11 +81,10 @@ int gap_import_release(gap_heap *heap, gap_addr base) { return heap && base ? 0 
     return cudaSuccess; \
   }
 
-GIVES(cudaGetDevice, int, 0)
-GIVES(cudaGetDeviceCount, int, 1)
+GIVES(cudaGetDevice, int, current_device)
+GIVES(cudaGetDeviceCount, int, device_count())
 GIVES(cudaDriverGetVersion, int, CUDART_VERSION)
 GIVES(cudaRuntimeGetVersion, int, CUDART_VERSION)
-FINE(cudaSetDevice, int device)
 FINE(cudaDeviceSynchronize, void)
 FINE(cudaGetLastError, void)
 FINE(cudaPeekAtLastError, void)
@@ -96,6 +104,11 @@ FINE(cudaFree, void *memory)
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *out) {
   (void)stream;
   *out = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  current_device = device;
   return cudaSuccess;
 }
 
