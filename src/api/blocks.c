@@ -5,7 +5,7 @@
 
 int gap_alloc(gap_heap *heap, int device, gap_stream stream, uint64_t bytes, gap_addr *out) {
   *out = 0;
-  return gap__heap_alloc(heap, device, stream, (gap_pool_id){0, 0}, bytes, out);
+  return gap__heap_alloc_default(heap, device, stream, bytes, out);
 }
 
 int gap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {

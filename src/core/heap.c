@@ -48,6 +48,11 @@ int gap__heap_alloc(gap_heap *heap, int device, gap_stream stream, gap_pool_id p
   return serve(heap, at, NULL, stream, pool, bytes, out);
 }
 
+int gap__heap_alloc_default(gap_heap *heap, int device, gap_stream stream, uint64_t bytes, gap_addr *out) {
+  struct heap_device *at = heap_device_at(heap, device);
+  return at ? serve(heap, at, NULL, stream, (gap_pool_id){0, 0}, bytes, out) : GAP_EINVAL;
+}
+
 int gap__heap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;
@@ -67,16 +72,26 @@ static int free_elsewhere(struct gap__device *dev, const struct gap__policy *cur
   return rc;
 }
 
-int gap__heap_free(gap_heap *heap, gap_addr addr) {
-  if (!addr) return 0;
+static inline int free_by_current(struct gap__device *dev, gap_addr addr) {
+  const struct gap__policy *policy = heap_current(dev);
+  return policy->free(heap_state_of(dev, policy), addr);
+}
+
+/* The first device's current strategy has said GAP_ENOTMINE. */
+static __attribute__((noinline)) int free_anywhere(gap_heap *heap, gap_addr addr) {
   int rc = GAP_ENOTMINE;
   for (int i = 0; i < heap->device_count && rc == GAP_ENOTMINE; i++) {
     struct gap__device *dev = &heap->devices[i].base;
-    const struct gap__policy *policy = heap_current(dev);
-    rc = policy->free(heap_state_of(dev, policy), addr);
-    if (__builtin_expect(rc == GAP_ENOTMINE, 0)) rc = free_elsewhere(dev, policy, addr);
+    if (i > 0) rc = free_by_current(dev, addr);
+    if (rc == GAP_ENOTMINE) rc = free_elsewhere(dev, heap_current(dev), addr);
   }
   return rc;
+}
+
+int gap__heap_free(gap_heap *heap, gap_addr addr) {
+  if (!addr) return 0;
+  int rc = free_by_current(&heap->devices[0].base, addr);
+  return __builtin_expect(rc != GAP_ENOTMINE, 1) ? rc : free_anywhere(heap, addr);
 }
 
 /* ---- when memory runs out ---- */

@@ -86,6 +86,8 @@ bool gap__heap_forked(const gap_heap *); /* we are the child of a fork: only des
 /* Allocates `bytes` on `device` in stream order of `stream`, from `pool` ({0,0}: the default pool).
  * bytes == 0 gives address 0.  GAP_ENOMEM after the whole ladder; GAP_ETOOBIG from 2^60 on. */
 int gap__heap_alloc(gap_heap *, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
+/* The same from the default pool, with no argument on the stack. */
+int gap__heap_alloc_default(gap_heap *, int device, gap_stream stream, uint64_t bytes, gap_addr *out);
 /* Frees in stream order. GAP_ENOTMINE, GAP_EFREED; address 0 is fine. */
 int gap__heap_free(gap_heap *, gap_addr);
 /* The same from a pool that must be in use, else GAP_ESTATE. */
