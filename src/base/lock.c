@@ -31,3 +31,11 @@ void gap__lock_wait(struct gap__lock *lock) {
 void gap__lock_give_way(struct gap__lock *lock) {
   for (unsigned round = 0; atomic_load_explicit(&lock->waiting, memory_order_relaxed); round++) wait_a_little(round);
 }
+
+bool gap__lock_within(struct gap__lock *lock, unsigned ms) {
+  for (unsigned left = ms * 20; !gap__trylock(lock); left--) {
+    if (!left) return false;
+    nanosleep(&(struct timespec){0, 50000}, NULL);
+  }
+  return true;
+}

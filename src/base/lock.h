@@ -26,6 +26,8 @@ static inline void gap__lock(struct gap__lock *lock) {
 static inline bool gap__trylock(struct gap__lock *lock) {
   return !atomic_exchange_explicit(&lock->taken, 1, memory_order_acquire);
 }
+/* Tries for about `ms` milliseconds. */
+bool gap__lock_within(struct gap__lock *, unsigned ms);
 static inline void gap__unlock(struct gap__lock *lock) {
   atomic_store_explicit(&lock->taken, 0, memory_order_release);
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/trouble.h"
+
 #define WINDOW_BYTES_MIN ((uint64_t)1 << GAP__WINDOW_SHIFT)
 #define WINDOW_BYTES_SMALL ((uint64_t)8 << 30)
 #define WINDOW_BYTES_LARGE ((uint64_t)64 << 30)
@@ -208,11 +210,13 @@ static int range_map_tables(struct gap__range *range, uint64_t granules) {
 
 int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
   struct gap__policy_state *s = arena->lane->owner;
-  if (s->range_count == RANGES_MAX) return GAP_ENOMETA;
   gap_addr base;
   uint64_t bytes;
-  int rc = reserve_window(s, arena, units << GAP__UNIT_SHIFT, &base, &bytes);
-  if (rc) return rc;
+  int rc = s->range_count == RANGES_MAX ? GAP_ELIMIT : reserve_window(s, arena, units << GAP__UNIT_SHIFT, &base, &bytes);
+  if (rc) {
+    gap__trouble_note(s, GAP__TROUBLE_ADDRESSES, GAP__CALL_reserve, rc);
+    return rc;
+  }
 
   uint16_t number = (uint16_t)(s->range_count + 1);
   struct gap__range *range = gap__range_at(s, number);
@@ -224,6 +228,7 @@ int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
   if (rc) {
     if (block) gap__slab_give(&arena->lane->blocks, block);
     gap__dev_unreserve(s->dev, base, bytes);
+    gap__trouble_records(s);
     return rc;
   }
   s->range_count++;
@@ -232,6 +237,7 @@ int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
       (struct gap__block){.len = (uint32_t)(bytes >> GAP__UNIT_SHIFT), .state = GAP__RESERVED, .range = number};
   range->first[0] = range->tail = block;
   gap__block_attach(arena, block, GAP__HOLE);
+  range->older = arena->range_newest;
   arena->range_newest = number;
   for (uint64_t w = base >> GAP__WINDOW_SHIFT; w < (base + bytes) >> GAP__WINDOW_SHIFT; w++)
     __atomic_store_n(&s->range_of[w], number, __ATOMIC_RELEASE);

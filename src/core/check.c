@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/arena.h"
+#include "core/lane.h"
 #include "core/limit.h"
 
 struct report {
@@ -111,6 +112,15 @@ static uint32_t cached_length(const struct gap__lane *lane) {
   return count;
 }
 
+/* Who can be found, and who must be. */
+static void check_finding(struct report *r, const struct gap__policy_state *s, const struct gap__lane *lane) {
+  uint64_t hash = gap__lane_hash(lane->stream, lane->thread, lane->pool);
+  uint64_t wanted = hash << 32 | (uint32_t)((const unsigned char *)lane - (const unsigned char *)s), slot;
+  for (uint64_t i = hash; (slot = atomic_load(&s->lane_of[i & (GAP__LANE_SLOTS - 1)])) != 0 && slot != wanted;) i++;
+  if ((slot == wanted) == lane->ended)
+    fail(r, "lane of stream %#llx: %s", (unsigned long long)lane->stream, slot ? "ended, and found" : "cannot be found");
+}
+
 static void check_lane(struct report *r, struct gap__lane *lane, struct census *c) {
   struct gap__policy_state *s = lane->owner;
   int64_t runs_before[GAP__ARENA_COUNT] = {c->runs[0], c->runs[1]};
@@ -125,6 +135,7 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
       fail(r, "arena: idle blocks in the ranges, in the bins and in the counters differ");
     if (c->hole_count[kind] != arena->hole_count) fail(r, "arena: holes in the ranges and in the list differ");
   }
+  check_finding(r, s, lane);
   if (c->cached != cached_length(lane)) fail(r, "lane: %u blocks are kept whole, %u can be found", c->cached, cached_length(lane));
   for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
     const struct gap__tally *t = &lane->tally[kind];
@@ -135,8 +146,15 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
   }
 }
 
+/* Nobody uses it: only the owner of the device lock looks. */
+static void check_spare(struct report *r, struct gap__lane *lane, struct census *c) {
+  uint64_t homes = c->home_pages;
+  check_lane(r, lane, c);
+  if (c->home_pages != homes || lane->tally[GAP__KIND_ALL].count || lane->mark_count) fail(r, "a spare lane is in use");
+}
+
 static void check_chunks(struct report *r, const struct gap__policy_state *s, uint64_t home_pages) {
-  uint64_t pages = 0, loose = 0;
+  uint64_t pages = 0, loose = s->drain_segment != 0;
   for (uint32_t i = s->loose; i; i = gap__chunk_at(s, i)->next_loose) {
     loose += gap__chunk_at(s, i)->pages;
     if (gap__chunk_at(s, i)->home) fail(r, "chunk %u: loose, with a home", i);
@@ -183,6 +201,7 @@ int gap__check(struct gap__policy_state *s, char *text, size_t bytes) {
   gap__lock(&s->lock);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
   for (struct gap__lane *lane = s->lanes; lane && !r.failed; lane = lane->next) check_lane(&r, lane, &c);
+  for (struct gap__lane *lane = s->spare_lanes; lane && !r.failed; lane = lane->next) check_spare(&r, lane, &c);
   if (!r.failed) check_chunks(&r, s, c.home_pages);
   if (!r.failed) check_peaks(&r, s);
   if (!r.failed && (c.runs[0] != s->runs[0] || c.runs[1] != s->runs[1])) fail(&r, "mapped stretches are miscounted");

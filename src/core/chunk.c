@@ -3,6 +3,7 @@
 
 #include "core/arena.h"
 #include "core/events.h"
+#include "core/trouble.h"
 
 static void run_by(struct gap__running *r, int64_t pages) {
   r->current += pages;
@@ -23,6 +24,11 @@ static void count_loose(struct gap__policy_state *s, int64_t pages) {
   run_by(&s->held[1 + GAP__ARENA_LARGE], pages);
 }
 
+void gap__chunk_count_extra(struct gap__policy_state *s, int64_t pages) {
+  count_held(s, pages);
+  count_loose(s, pages);
+}
+
 /* `pages` more (or, below 0, fewer) have their home at `page`. */
 static void count_home(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, int64_t pages) {
   run_by(&s->held[1 + range->arena->kind], pages);
@@ -31,11 +37,15 @@ static void count_home(struct gap__policy_state *s, const struct gap__range *ran
 
 int gap__chunk_create(struct gap__policy_state *s, uint32_t pages, uint32_t *out) {
   uint32_t index = gap__slab_take(&s->chunks);
-  if (!index) return GAP_ENOMETA;
+  if (!index) {
+    gap__trouble_records(s);
+    return GAP_ENOMETA;
+  }
   struct gap__chunk_rec *c = gap__chunk_at(s, index);
   *c = (struct gap__chunk_rec){.pages = pages};
   int rc = gap__dev_chunk_create(s->dev, (uint64_t)pages << GAP__PAGE_SHIFT, GAP__PLACE_DEVICE, &c->handle);
   if (rc) {
+    gap__trouble_note(s, rc == GAP_ENOMEM ? GAP__TROUBLE_MEMORY : GAP__TROUBLE_DRIVER, GAP__CALL_chunk_create, rc);
     gap__slab_give(&s->chunks, index);
     return rc;
   }
@@ -51,11 +61,15 @@ static void slots_set(struct gap__range *range, uint32_t page, uint32_t pages, u
 
 int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__range *range, uint32_t page, uint32_t *mapping) {
   uint32_t index = gap__slab_take(&s->mappings);
-  if (!index) return GAP_ENOMETA;
+  if (!index) {
+    gap__trouble_records(s);
+    return GAP_ENOMETA;
+  }
   struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
   int rc = gap__dev_map(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)c->pages << GAP__PAGE_SHIFT,
                         c->handle);
   if (rc) {
+    gap__trouble_driver(s, GAP__CALL_map, rc);
     gap__slab_give(&s->mappings, index);
     return rc;
   }
@@ -76,6 +90,7 @@ int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__rang
 int gap__chunk_access(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
   if (!pages) return 0;
   int rc = gap__dev_set_access(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)pages << GAP__PAGE_SHIFT);
+  if (rc) gap__trouble_driver(s, GAP__CALL_set_access, rc);
   for (uint32_t end = page + pages; !rc && page < end;) {
     struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
     m->dark = false;
@@ -112,7 +127,10 @@ int gap__mapping_unmap(struct gap__policy_state *s, uint32_t mapping) {
   struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
   struct gap__range *range = gap__range_at(s, m->range);
   int rc = gap__dev_unmap(s->dev, range->base + ((uint64_t)m->page << GAP__PAGE_SHIFT), (uint64_t)c->pages << GAP__PAGE_SHIFT);
-  if (rc) return rc;
+  if (rc) {
+    gap__trouble_driver(s, GAP__CALL_unmap, rc);
+    return rc;
+  }
   uint32_t *link = &c->mappings;
   while (*link != mapping) link = &gap__mapping_at(s, *link)->next;
   *link = m->next;
@@ -161,6 +179,7 @@ int gap__chunk_release(struct gap__policy_state *s, uint32_t chunk) {
     if (rc) return rc;
   }
   int rc = gap__dev_chunk_release(s->dev, c->handle);
+  if (rc) gap__trouble_driver(s, GAP__CALL_chunk_release, rc);
   if (rc && !was_loose) loosen(s, chunk);
   if (rc) return rc;
   if (was_loose) drop_loose(s, chunk);

@@ -15,6 +15,8 @@ int gap__chunk_abandon(struct gap__policy_state *, uint32_t chunk);
 static inline bool gap__chunk_is_loose(const struct gap__policy_state *s, uint32_t chunk) {
   return !gap__chunk_at(s, chunk)->home;
 }
+/* Counts a page that the driver has given and will not take back, or (-1) has taken back after all. */
+void gap__chunk_count_extra(struct gap__policy_state *, int64_t pages);
 /* Maps a chunk at `page` of `range`, whose slots are empty; not accessible yet. The first mapping is the home. */
 int gap__chunk_map(struct gap__policy_state *, uint32_t chunk, struct gap__range *range, uint32_t page, uint32_t *mapping);
 /* Makes the mappings that lie side by side on these pages usable. */

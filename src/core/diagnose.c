@@ -1,9 +1,13 @@
 /* A failure explained: see diagnose.h. */
 #include "core/diagnose.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "base/text.h"
 #include "core/limit.h"
 #include "core/tally.h"
+#include "core/trouble.h"
 
 static void add_arena(struct gap__idle *idle, struct gap__arena *arena, bool pinned) {
   struct gap__lane *lane = arena->lane;
@@ -36,20 +40,63 @@ struct gap__idle gap__idle_figures(struct gap__policy_state *s) {
   return idle;
 }
 
-static const char *reason(const struct gap__policy_state *s, const struct gap__request *req, const struct gap__idle *idle,
-                          uint64_t limit) {
-  if (limit != UINT64_MAX && req->bytes > limit << GAP__PAGE_SHIFT) return "the request is larger than all that may be held";
-  if (idle->pinned_bytes >= req->bytes) return "idle memory is held by private pools, whose pages stay until they are released";
-  if (s->pending_count) return "freed blocks wait for other streams that have not finished";
-  return "the memory is in use";
+/* ---- the text ---- */
+
+struct reason {
+  char text[256];
+  int code;
+};
+
+static void __attribute__((format(printf, 3, 4))) give_reason(struct reason *r, int code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(r->text, sizeof r->text, format, args);
+  va_end(args);
+  r->code = code;
 }
 
-void gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req) {
+/* What went wrong besides want of memory. */
+static void say_trouble(struct reason *r, const struct gap__trouble *trouble) {
+  const char *call = gap__dev_call_name((enum gap__dev_call)trouble->call), *what = gap_strerror(trouble->code);
+  switch (trouble->kind) {
+  case GAP__TROUBLE_RECORDS:
+    give_reason(r, GAP_ENOMETA, "the host has no memory for the allocator's own records");
+    break;
+  case GAP__TROUBLE_ADDRESSES:
+    if (trouble->code == GAP_ELIMIT) give_reason(r, GAP_ELIMIT, "all ranges of addresses that can be told apart are in use");
+    else give_reason(r, GAP_ENOMEM, "the driver refused a window of addresses (%s: %s)", call, what);
+    break;
+  case GAP__TROUBLE_MEMORY:
+    give_reason(r, GAP_ENOMEM, "the driver has no memory left (%s), though more may be held: other programs use the card", call);
+    break;
+  default:
+    give_reason(r, trouble->code == GAP_ENOMEM || trouble->code == GAP_ENOMETA ? trouble->code : GAP_EDEVICE,
+                "a driver call failed (%s: %s)", call, what);
+  }
+}
+
+static void find_reason(struct reason *r, const struct gap__policy_state *s, const struct gap__request *req,
+                        const struct gap__idle *idle, uint64_t limit) {
+  if (limit != UINT64_MAX && req->bytes > limit << GAP__PAGE_SHIFT)
+    give_reason(r, GAP_ENOMEM, "the request is larger than all that may be held");
+  else if (s->trouble.kind)
+    say_trouble(r, &s->trouble);
+  else if (idle->pinned_bytes >= req->bytes)
+    give_reason(r, GAP_ENOMEM, "idle memory is held by private pools, whose pages stay until they are released");
+  else if (s->pending_count)
+    give_reason(r, GAP_ENOMEM, "freed blocks wait for other streams that have not finished");
+  else
+    give_reason(r, GAP_ENOMEM, "the memory is in use");
+}
+
+int gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req) {
   struct gap__policy_state *s = lane->owner;
   struct gap__idle idle = gap__idle_figures(s);
   uint64_t cap = atomic_load(&s->device->cap_bytes), limit = gap__hard_limit(s);
   char asked[GAP__TEXT_BYTES], held[GAP__TEXT_BYTES], live[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES], whole[GAP__TEXT_BYTES],
       stuck[GAP__TEXT_BYTES];
+  struct reason why;
+  find_reason(&why, s, req, &idle, limit);
   gap__text_size(req->bytes, asked);
   gap__text_size(gap__held_pages(s) << GAP__PAGE_SHIFT, held);
   gap__text_size((uint64_t)gap__tally_live_bytes(s), live);
@@ -59,6 +106,7 @@ void gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *re
   gap__device_explain(s->device,
                       "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on "
                       "pages that live blocks share.",
-                      asked, reason(s, req, &idle, limit), live, held, most, cap ? "the cap" : "what the card has left",
+                      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left",
                       whole, stuck);
+  return why.code;
 }

@@ -13,7 +13,8 @@ struct gap__idle {
 };
 struct gap__idle gap__idle_figures(struct gap__policy_state *);
 
-/* Explains the failure to the device; under the device lock, no lane lock held. */
-void gap__diagnose_failure(struct gap__lane *, const struct gap__request *);
+/* Explains the failure to the device, and says by which code the request fails: GAP_ENOMEM, or GAP_ENOMETA, GAP_ELIMIT,
+ * GAP_EDEVICE where that is what it comes from.  Under the device lock, no lane lock held. */
+int gap__diagnose_failure(struct gap__lane *, const struct gap__request *);
 
 #endif

@@ -48,6 +48,8 @@ static void add_running(struct gap__stat *to, const struct gap__running *from, i
   }
 }
 
+enum { SLOT_BYTES = 4096 }; /* a slot of the table of lanes makes its page real */
+
 /* Of the tables of a range, what was ever touched. */
 static uint64_t range_bytes(const struct gap__range *range) {
   struct gap__lane *lane = range->arena->lane;
@@ -59,8 +61,10 @@ static uint64_t range_bytes(const struct gap__range *range) {
 }
 
 static uint64_t table_bytes(const struct gap__policy_state *s) {
-  uint64_t bytes = sizeof *s;
-  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+  uint64_t slots = s->lane_slab.in_use * (uint64_t)SLOT_BYTES;
+  uint64_t bytes = offsetof(struct gap__policy_state, lane_of) + (slots < sizeof s->lane_of ? slots : sizeof s->lane_of);
+  for (uint32_t i = 1; i < s->lane_slab.count; i++) {
+    struct gap__lane *lane = gap__slab_at(&s->lane_slab, i);
     gap__lock(&lane->lock);
     bytes += sizeof *lane + gap__slab_bytes(&lane->blocks);
     gap__unlock(&lane->lock);
@@ -89,6 +93,7 @@ static void add_ours(struct gap__policy_state *s, struct gap__stats *out) {
   out->metadata_bytes += (int64_t)table_bytes(s);
   out->num_ooms += s->ooms;
   out->num_alloc_retries += s->retries;
+  out->num_sync_all_streams += s->drains;
   out->num_device_alloc += s->device_allocs;
   out->num_device_free += s->device_frees;
   for (int rung = 0; rung < GAP__RUNG_COUNT; rung++) {
@@ -122,7 +127,7 @@ void gap__figures_reset(struct gap__policy_state *s, bool peaks, bool accumulate
   reset_running(s->segments, peaks, accumulated);
   reset_running(s->split, peaks, accumulated);
   reset_running(s->split_bytes, peaks, accumulated);
-  if (accumulated) s->ooms = s->retries = s->device_allocs = s->device_frees = 0;
+  if (accumulated) s->ooms = s->retries = s->drains = s->device_allocs = s->device_frees = 0;
 }
 
 /* ---- the walk ---- */

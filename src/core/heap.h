@@ -94,8 +94,18 @@ int gap__heap_free(gap_heap *, gap_addr);
 int gap__heap_alloc_in(gap_heap *, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out);
 /* The block is also used by work queued on `stream` up to its free: it is reused only after that work has ended. */
 int gap__heap_record_stream(gap_heap *, gap_addr, gap_stream stream);
-/* The stream is about to be destroyed: its idle memory becomes anybody's when its work has ended. */
+/* The stream is about to be destroyed: call this before, when all its work has been queued.  Its last events are recorded now;
+ * its idle memory becomes anybody's when they have passed, its live blocks stay valid and may be freed at any time after, and
+ * the driver is never again called with this handle for the old stream.  Named again, the handle is a new stream.
+ *
+ * A stream that ever had a block, or was told to record_stream, must be retired before it is destroyed: the CUDA driver crashes
+ * when it is called with a handle that names nothing, and it gives a handle to a new stream at once, while work of the old
+ * one still runs.  The heap notices, later, that a handle has changed hands; what was freed before serves other streams
+ * when the device has been drained, which is the last rung before failing.  But the new stream may have been given memory that
+ * the old one still uses. */
 int gap__heap_retire_stream(gap_heap *, int device, gap_stream stream);
+/* A thread with that number ends: its per-thread default stream is retired in every heap.  Called by thread.c. */
+void gap__heap_thread_end(uint64_t thread);
 
 /* Private pools, with a use count as in torch. */
 struct gap__pool_about {

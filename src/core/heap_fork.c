@@ -5,8 +5,8 @@
 
 #include "core/heap_state.h"
 
-static gap_heap *heaps; /* guarded by heaps_lock */
-static struct gap__lock heaps_lock;
+static gap_heap *heaps;             /* guarded by heaps_lock */
+static struct gap__lock heaps_lock; /* before every other lock: while it is held no heap goes away */
 
 static int dead_alloc(struct gap__policy_state *state, gap_stream stream, gap_pool_id pool, uint64_t bytes,
                       gap_addr *out) {
@@ -67,5 +67,22 @@ void gap__heap_delist(gap_heap *heap) {
   if (heap->prev) heap->prev->next = heap->next;
   else heaps = heap->next;
   if (heap->next) heap->next->prev = heap->prev;
+  gap__unlock(&heaps_lock);
+}
+
+/* ---- the end of a thread ---- */
+
+static void tell(gap_heap *heap, uint64_t thread) {
+  for (int i = 0; i < heap->device_count && !heap->forked; i++)
+    for (int s = 0; s < GAP__STRATEGY_COUNT; s++) {
+      const struct gap__policy *policy = gap__heap_policy(s);
+      struct gap__policy_state *state = atomic_load(&heap->devices[i].base.state[s]);
+      if (state && policy->thread_end) policy->thread_end(state, thread);
+    }
+}
+
+void gap__heap_thread_end(uint64_t thread) {
+  if (!gap__lock_within(&heaps_lock, 1000)) return;
+  for (gap_heap *heap = heaps; heap; heap = heap->next) tell(heap, thread);
   gap__unlock(&heaps_lock);
 }

@@ -1,249 +1,280 @@
-/* Lanes, epochs and pending frees: see lane.h. */
+/* Which lane serves whom: see lane.h.
+ *
+ * A lane whose stream was retired, or whose private pool was released, is inherited with its idle memory once all of it is out
+ * of use; a lane without memory is spare.  Its addresses stay with it. */
 #include "core/lane.h"
 
 #include "core/arena.h"
-#include "core/events.h"
+#include "core/chunk.h"
 #include "core/pool.h"
-#include "core/tally.h"
+#include "core/supply.h"
 
-enum { BLOCKS_MAX = 1 << 24 };
+enum { BLOCKS_MAX = 1 << 24, SWEEP_FROM = 64 };
+_Static_assert(sizeof(struct gap__policy_state) < UINT32_MAX, "an offset of a lane has 32 bits");
 
-uint64_t gap__thread_number(void) {
-  static _Atomic uint64_t last;
-  static _Thread_local uint64_t mine;
-  if (!mine) mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-  return mine;
+struct wanted {
+  gap_stream stream;
+  uint64_t thread;
+  gap_pool_id pool;
+};
+
+static bool is_pinned(const struct gap__lane *lane) {
+  return atomic_load_explicit(&lane->pinned, memory_order_relaxed);
 }
 
-static struct gap__lane *lane_create(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool) {
-  struct gap__lane *lane = gap__meta_map(sizeof *lane);
-  if (!lane) return NULL;
-  if (gap__slab_init(&lane->blocks, sizeof(struct gap__block), BLOCKS_MAX)) {
-    gap__meta_unmap(lane, sizeof *lane);
-    return NULL;
+/* ---- the table ---- */
+
+struct gap__lane *gap__lane_probe(struct gap__policy_state *s, gap_stream stream, uint64_t thread, gap_pool_id pool) {
+  uint64_t hash = gap__lane_hash(stream, thread, pool);
+  for (uint64_t i = hash;; i++) {
+    uint64_t slot = atomic_load_explicit(&s->lane_of[i & (GAP__LANE_SLOTS - 1)], memory_order_acquire);
+    if (!slot) return NULL;
+    if (slot >> 32 != hash) continue;
+    struct gap__lane *lane = (struct gap__lane *)(void *)((unsigned char *)s + (uint32_t)slot);
+    gap__lock(&lane->lock);
+    if (gap__lane_serves(lane, stream, thread, pool)) return lane;
+    gap__unlock(&lane->lock);
   }
-  lane->owner = s;
-  lane->stream = stream;
-  lane->thread = stream == GAP__STREAM_PER_THREAD ? gap__thread_number() : 0;
-  lane->pool = pool;
-  lane->credit = GAP__EPOCH_FREES;
-  lane->epoch = ++s->clock;
-  lane->completed = lane->epoch - 1;
-  atomic_store(&lane->pinned, gap__pool_pins(s, pool));
-  if (gap__dev_stream_id(s->dev, stream, &lane->stream_id)) lane->stream_id = 0;
-  for (uint8_t kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__arena_init(&lane->arena[kind], lane, kind);
-  return lane;
 }
 
-void gap__lane_destroy(struct gap__lane *lane) {
-  for (; lane->mark_count; lane->mark_count--) {
-    gap__dev_event_destroy(lane->owner->dev, lane->marks[lane->mark_first].event);
-    lane->mark_first = (lane->mark_first + 1) % GAP__MARKS;
+static _Atomic uint64_t *slot_at(struct gap__policy_state *s, uint64_t i) {
+  return &s->lane_of[i & (GAP__LANE_SLOTS - 1)];
+}
+static uint64_t slot_get(struct gap__policy_state *s, uint64_t i) {
+  return atomic_load_explicit(slot_at(s, i), memory_order_relaxed);
+}
+static void slot_set(struct gap__policy_state *s, uint64_t i, uint64_t slot) {
+  atomic_store_explicit(slot_at(s, i), slot, memory_order_release);
+}
+
+static uint64_t slot_of(const struct gap__lane *lane) {
+  uint64_t hash = gap__lane_hash(lane->stream, lane->thread, lane->pool);
+  return hash << 32 | (uint32_t)((const unsigned char *)lane - (const unsigned char *)lane->owner);
+}
+
+static void publish(struct gap__lane *lane) {
+  uint64_t slot = slot_of(lane), i = slot >> 32;
+  while (slot_get(lane->owner, i)) i++;
+  slot_set(lane->owner, i, slot);
+}
+
+/* Removal shifts the rest of the run back, so there are no tombstones.  A reader may miss what is being shifted. */
+static void unpublish(struct gap__lane *lane) {
+  struct gap__policy_state *s = lane->owner;
+  uint64_t slot = slot_of(lane), gap = slot >> 32, next;
+  while ((next = slot_get(s, gap)) != slot) {
+    if (!next) return; /* it was not there */
+    gap++;
   }
-  gap__slab_destroy(&lane->blocks);
-  gap__meta_unmap(lane, sizeof *lane);
+  for (uint64_t i = gap + 1; (next = slot_get(s, i)) != 0; i++) {
+    uint64_t behind_home = (i - (next >> 32)) & (GAP__LANE_SLOTS - 1);
+    if (behind_home < i - gap) continue; /* it would come to lie before its home */
+    slot_set(s, gap, next);
+    gap = i;
+  }
+  slot_set(s, gap, 0);
 }
 
-static int publish(struct gap__policy_state *s, struct gap__lane *lane) {
-  if (s->lane_count >= GAP__LANE_SLOTS * 3 / 4) return GAP_ENOMETA;
-  uint64_t i = gap__lane_hash(lane->stream, lane->thread, lane->pool);
-  while (atomic_load_explicit(&s->lane_of[i & (GAP__LANE_SLOTS - 1)], memory_order_relaxed)) i++;
-  lane->next = s->lanes;
-  s->lanes = lane;
-  s->lane_count++;
-  atomic_store_explicit(&s->lane_of[i & (GAP__LANE_SLOTS - 1)], lane, memory_order_release);
+void gap__lane_retire(struct gap__lane *lane) {
+  if (lane->ended) return;
+  unpublish(lane);
+  lane->ended = true;
+  lane->thread = GAP__THREAD_NONE; /* reports go on to show the rest */
+}
+
+/* ---- lanes that nobody needs ---- */
+
+static bool has_idle_memory(struct gap__lane *lane) {
+  uint64_t units = 0;
+  for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+    gap__arena_flush(&lane->arena[kind]);
+    units += lane->arena[kind].idle_units;
+  }
+  return units != 0;
+}
+
+static bool nothing_in_use(const struct gap__lane *lane) {
+  const struct gap__tally *all = &lane->tally[GAP__KIND_ALL];
+  return !lane->visitors && !all->count && !all->pending_count;
+}
+
+/* Is all that was freed in it out of use? */
+static bool is_settled(struct gap__lane *lane) {
+  gap__lane_close_epoch_locked(lane);
+  gap__lane_poll(lane);
+  return !lane->mark_count && lane->credit == GAP__EPOCH_FREES && !lane->overdue && !lane->doubtful;
+}
+
+/* Removes what is left of chunks that have moved away. */
+static int unmap_lent(struct gap__policy_state *s, struct gap__lane *lane) {
+  for (int kind = 0; kind < GAP__ARENA_COUNT; kind++)
+    for (uint32_t i = lane->arena[kind].range_newest; i; i = gap__range_at(s, i)->older) {
+      struct gap__range *range = gap__range_at(s, i);
+      for (uint32_t page = 0; page < range->pages && range->lent_pages; page++) {
+        int rc = range->slot[page] ? gap__mapping_unmap(s, range->slot[page]) : 0;
+        if (rc) return rc;
+      }
+    }
   return 0;
 }
 
-int gap__lane_get(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool, struct gap__lane **out) {
-  if ((*out = gap__lane_find(s, stream, pool))) return 0;
+/* May the lane serve somebody else from now on?  Its lock is held. */
+static bool is_free(struct gap__lane *lane) { return !is_pinned(lane) && nothing_in_use(lane) && is_settled(lane); }
+
+static void add_up(struct gap__tally *to, struct gap__tally *from) {
+  to->count_total += from->count_total;
+  to->bytes_total += from->bytes_total;
+  to->requested_total += from->requested_total;
+  to->count_base += from->count_base;
+  to->bytes_base += from->bytes_base;
+  to->requested_base += from->requested_base;
+  to->active_count_base += from->active_count_base;
+  to->active_bytes_base += from->active_bytes_base;
+  *from = (struct gap__tally){0};
+}
+
+/* The page maker works elsewhere from now on. */
+static void stop_making(struct gap__lane *lane) {
+  _Atomic(struct gap__arena *) *ahead = &lane->owner->ahead;
+  for (int kind = 0; kind < GAP__ARENA_COUNT; kind++)
+    if (atomic_load(ahead) == &lane->arena[kind]) atomic_store(ahead, NULL);
+}
+
+/* Takes the lane behind `link` off the list of lanes.  Its lock is held. */
+static void make_spare(struct gap__policy_state *s, struct gap__lane **link) {
+  struct gap__lane *lane = *link;
+  gap__lane_retire(lane);
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) add_up(&s->gone[kind], &lane->tally[kind]);
+  stop_making(lane);
+  *link = lane->next;
+  s->lane_count--;
+  lane->next = s->spare_lanes;
+  s->spare_lanes = lane;
+}
+
+/* Lanes without anything, whether their streams live or not: a stream that comes back gets another one. */
+static void sweep(struct gap__policy_state *s) {
+  for (struct gap__lane **link = &s->lanes; *link;) {
+    struct gap__lane *lane = *link;
+    gap__lock(&lane->lock);
+    bool spare = !is_pinned(lane) && nothing_in_use(lane) && !has_idle_memory(lane) && is_settled(lane) &&
+                 unmap_lent(s, lane) == 0;
+    if (spare) make_spare(s, link);
+    else link = &lane->next;
+    gap__unlock(&lane->lock);
+  }
+  s->lanes_swept_at = 2 * s->lane_count > SWEEP_FROM ? 2 * s->lane_count : SWEEP_FROM;
+}
+
+/* ---- a lane for somebody ---- */
+
+static bool same_pool(gap_pool_id a, gap_pool_id b) { return a.first == b.first && a.second == b.second; }
+
+/* May `w` have the idle memory of this lane? */
+static bool suits(const struct gap__lane *lane, const struct wanted *w) {
+  if (is_pinned(lane)) return false;
+  return lane->released || (lane->ended && same_pool(lane->pool, w->pool));
+}
+
+/* A lane whose stream or pool is gone.  A released pool's lane of the same stream is used on in stream order. */
+static struct gap__lane *inherit(struct gap__policy_state *s, const struct wanted *w) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    if (!suits(lane, w)) continue;
+    bool same = lane->stream == w->stream && lane->thread == w->thread;
+    gap__lock(&lane->lock);
+    bool ours = same ? nothing_in_use(lane) : is_free(lane);
+    if (ours) gap__lane_retire(lane);
+    gap__unlock(&lane->lock);
+    if (ours) {
+      stop_making(lane);
+      return lane;
+    }
+  }
+  return NULL;
+}
+
+static int make(struct gap__policy_state *s, struct gap__lane **out) {
+  uint32_t index = gap__slab_take(&s->lane_slab);
+  if (!index) return s->lane_slab.count == s->lane_slab.count_max ? GAP_ELIMIT : GAP_ENOMETA;
+  struct gap__lane *lane = gap__slab_at(&s->lane_slab, index);
+  gap__unlock(&lane->lock); /* the slab may have left a link here */
+  if (gap__slab_init(&lane->blocks, sizeof(struct gap__block), BLOCKS_MAX)) {
+    gap__slab_give(&s->lane_slab, index);
+    return GAP_ENOMETA;
+  }
+  lane->owner = s;
+  lane->credit = GAP__EPOCH_FREES;
+  lane->epoch = ++s->clock;
+  lane->completed = lane->epoch - 1;
+  lane->ended = true;
+  lane->thread = GAP__THREAD_NONE;
+  for (uint8_t kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__arena_init(&lane->arena[kind], lane, kind);
+  lane->next = s->spare_lanes;
+  s->spare_lanes = lane;
+  *out = lane;
+  return 0;
+}
+
+static int find_spare(struct gap__policy_state *s, struct gap__lane **out) {
+  if (!s->spare_lanes && s->lane_count >= s->lanes_swept_at) sweep(s);
+  int rc = s->spare_lanes ? 0 : make(s, out);
+  if (rc == GAP_ELIMIT) { /* idle memory keeps lanes from being spare */
+    gap__trim_idle(s, NULL, 0, true);
+    sweep(s);
+    if (s->spare_lanes) rc = 0;
+  }
+  if (rc) return rc;
+  struct gap__lane *lane = s->spare_lanes;
+  s->spare_lanes = lane->next;
+  lane->next = s->lanes;
+  s->lanes = lane;
+  s->lane_count++;
+  *out = lane;
+  return 0;
+}
+
+static void serve(struct gap__lane *lane, const struct wanted *w) {
+  struct gap__policy_state *s = lane->owner;
+  gap__lock(&lane->lock);
+  lane->stream = w->stream;
+  lane->thread = w->thread;
+  lane->pool = w->pool;
+  lane->ended = lane->released = false;
+  atomic_store(&lane->pinned, gap__pool_pins(s, w->pool));
+  if (gap__dev_stream_id(s->dev, w->stream, &lane->stream_id)) lane->stream_id = 0;
+  publish(lane);
+}
+
+int gap__lane_get(struct gap__policy_state *s, gap_stream stream, uint64_t thread, gap_pool_id pool,
+                  struct gap__lane **out) {
+  const struct wanted w = {stream, thread, pool};
   int rc = 0;
   gap__lock(&s->lock);
-  if (!(*out = gap__lane_find(s, stream, pool))) { /* another thread may have been first */
-    struct gap__lane *lane = lane_create(s, gap__stream_normal(stream), pool);
-    rc = lane ? publish(s, lane) : GAP_ENOMETA;
-    if (rc && lane) gap__lane_destroy(lane);
-    if (!rc) *out = lane;
+  if (!(*out = gap__lane_lock(s, stream, thread, pool))) { /* another thread may have been first */
+    if (!(*out = inherit(s, &w))) rc = find_spare(s, out);
+    if (!rc) serve(*out, &w);
   }
   gap__unlock(&s->lock);
   return rc;
 }
 
-/* ---- epochs ---- */
+/* ---- life ---- */
 
-int gap__event_take(struct gap__policy_state *s, gap_stream stream, gap__event *out) {
-  if (s->event_cached) {
-    *out = s->event_cache[--s->event_cached];
-    return 0;
-  }
-  return gap__dev_event_create(s->dev, stream, out);
+void gap__lanes_create(struct gap__policy_state *s) {
+  s->lane_slab = (struct gap__slab){.base = (unsigned char *)s->lane_space,
+                                    .record_bytes = sizeof(struct gap__lane),
+                                    .count_max = GAP__LANES_MAX + 1,
+                                    .count = 1};
+  s->lanes_swept_at = SWEEP_FROM;
 }
 
-void gap__event_give(struct gap__policy_state *s, gap__event event) {
-  if (s->event_cached < s->event_capacity) s->event_cache[s->event_cached++] = event;
-  else gap__dev_event_destroy(s->dev, event);
-}
-
-static void forget_mark(struct gap__lane *lane) {
-  struct gap__mark *mark = &lane->marks[lane->mark_first];
-  lane->completed = mark->epoch;
-  gap__event_give(lane->owner, mark->event);
-  lane->mark_first = (lane->mark_first + 1) % GAP__MARKS;
-  lane->mark_count--;
-}
-
-/* A handle whose id has changed names a new stream.  The driver reuses a handle only after the old stream's work has
- * ended (its resources go then), so every closed epoch is over.  The open one may hold frees of the new stream already. */
-static void check_identity(struct gap__lane *lane) {
-  uint64_t id;
-  if (gap__dev_stream_id(lane->owner->dev, lane->stream, &id) || id == lane->stream_id) return;
-  bool is_first = lane->stream_id == 0; /* it was capturing when the lane was made: no id could be had */
-  lane->stream_id = id;
-  if (is_first) return;
-  while (lane->mark_count) forget_mark(lane);
-}
-
-void gap__lane_close_epoch_locked(struct gap__lane *lane) {
-  struct gap__policy_state *s = lane->owner;
-  bool capturing = false;
-  gap__event event;
-  if (lane->credit == GAP__EPOCH_FREES || lane->mark_count == GAP__MARKS) return;
-  if (lane->thread && lane->thread != gap__thread_number()) return; /* only its own thread can name that stream */
-  if (gap__dev_stream_capturing(s->dev, lane->stream, &capturing) == 0 && capturing) return;
-  check_identity(lane);
-  if (gap__event_take(s, lane->stream, &event)) return;
-  if (gap__dev_event_record(s->dev, event, lane->stream)) {
-    gap__event_give(s, event);
-    return;
-  }
-  lane->marks[(lane->mark_first + lane->mark_count++) % GAP__MARKS] = (struct gap__mark){event, lane->epoch};
-  lane->epoch = ++s->clock;
-  lane->credit = GAP__EPOCH_FREES;
-}
-
-void gap__lane_close_epoch(struct gap__lane *lane) {
-  gap__lock(&lane->lock);
-  gap__lane_close_epoch_locked(lane);
-  gap__unlock(&lane->lock);
-}
-
-void gap__lane_poll(struct gap__lane *lane) {
-  while (lane->mark_count && gap__dev_event_query(lane->owner->dev, lane->marks[lane->mark_first].event) == 0)
-    forget_mark(lane);
-}
-
-int gap__lane_wait(struct gap__lane *lane, uint32_t epoch) {
-  struct gap__policy_state *s = lane->owner;
-  uint64_t began = gap__dev_now_ns(s->dev);
-  int rc = 0;
-  if (lane->epoch <= epoch) gap__lane_close_epoch(lane);
-  while (lane->completed < epoch && lane->mark_count) {
-    if ((rc = gap__dev_event_wait(s->dev, lane->marks[lane->mark_first].event))) break;
-    forget_mark(lane);
-  }
-  s->stalls++;
-  s->stall_ns += (int64_t)(gap__dev_now_ns(s->dev) - began);
-  return rc ? rc : lane->completed >= epoch ? 0 : GAP_EAGAIN;
-}
-
-/* ---- pending frees ---- */
-
-static int pending_grow(struct gap__policy_state *s) {
-  uint32_t capacity = s->pending_capacity ? s->pending_capacity * 2 : 1024;
-  struct gap__pending *more = gap__meta_map(capacity * sizeof *more);
-  if (!more) return GAP_ENOMETA;
-  for (uint32_t i = 0; i < s->pending_count; i++) more[i] = s->pending[(s->pending_first + i) % s->pending_capacity];
-  gap__meta_unmap(s->pending, s->pending_capacity * sizeof *more);
-  s->pending = more;
-  s->pending_capacity = capacity;
-  s->pending_first = 0;
-  return 0;
-}
-
-static struct gap__use *use_at(struct gap__policy_state *s, uint32_t index) { return gap__slab_at(&s->uses, index); }
-
-/* Records the event that ends a use.  Not while the stream is being captured: then it is tried again at the next poll. */
-static bool use_record(struct gap__policy_state *s, struct gap__use *use) {
-  bool capturing = false;
-  if (gap__dev_stream_capturing(s->dev, use->stream, &capturing) == 0 && capturing) return false;
-  if (gap__event_take(s, use->stream, &use->event)) return false;
-  if (gap__dev_event_record(s->dev, use->event, use->stream) == 0) return true;
-  gap__event_give(s, use->event);
-  use->event = 0;
-  return false;
-}
-
-int gap__pending_add(struct gap__lane *lane, uint32_t block, uint32_t uses) {
-  struct gap__policy_state *s = lane->owner;
-  if (s->pending_count == s->pending_capacity && pending_grow(s)) return GAP_ENOMETA;
-  for (uint32_t i = uses; i; i = use_at(s, i)->next) use_record(s, use_at(s, i));
-  s->pending[(s->pending_first + s->pending_count++) % s->pending_capacity] = (struct gap__pending){lane, block, uses};
-  return 0;
-}
-
-/* Drops the uses that have ended. True when none is left. */
-static bool uses_ended(struct gap__policy_state *s, uint32_t *uses) {
-  while (*uses) {
-    struct gap__use *use = use_at(s, *uses);
-    if (!use->event && !use_record(s, use)) return false;
-    if (gap__dev_event_query(s->dev, use->event)) return false; /* also when the driver cannot say */
-    gap__event_give(s, use->event);
-    uint32_t gone = *uses;
-    *uses = use->next;
-    gap__slab_give(&s->uses, gone);
-  }
-  return true;
-}
-
-static void pending_complete(const struct gap__pending *p) {
-  struct gap__lane *lane = p->lane;
-  gap__lock(&lane->lock);
-  struct gap__block *b = gap__block(lane, p->block);
-  struct gap__range *range = gap__range_at(lane->owner, b->range);
-  gap__tally_complete(lane, b);
-  gap__events_block(lane, b, GAP_EVENT_FREE_COMPLETED);
-  gap__range_stamp(range, b->off, b->len, lane->epoch);
-  if (lane->credit == GAP__EPOCH_FREES) lane->credit--;
-  gap__block_attach(range->arena, p->block, GAP__IDLE);
-  gap__unlock(&lane->lock);
-}
-
-uint32_t gap__pending_poll(struct gap__policy_state *s) {
-  uint32_t completed = 0, kept = 0, count = s->pending_count;
-  for (uint32_t i = 0; i < count; i++) {
-    struct gap__pending *p = &s->pending[(s->pending_first + i) % s->pending_capacity];
-    if (uses_ended(s, &p->uses)) {
-      pending_complete(p);
-      completed++;
-    } else {
-      s->pending[(s->pending_first + kept++) % s->pending_capacity] = *p;
+void gap__lanes_destroy(struct gap__policy_state *s) {
+  for (uint32_t i = 1; i < s->lane_slab.count; i++) {
+    struct gap__lane *lane = gap__slab_at(&s->lane_slab, i);
+    for (; lane->mark_count; lane->mark_count--) {
+      gap__dev_event_destroy(s->dev, lane->marks[lane->mark_first].event);
+      lane->mark_first = (lane->mark_first + 1) % GAP__MARKS;
     }
+    gap__slab_destroy(&lane->blocks);
   }
-  s->pending_count = kept;
-  return completed;
-}
-
-/* Can its end be waited for? Not while a stream is being captured. */
-static bool uses_recorded(struct gap__policy_state *s, uint32_t uses) {
-  for (uint32_t i = uses; i; i = use_at(s, i)->next)
-    if (!use_at(s, i)->event) return false;
-  return true;
-}
-
-static struct gap__pending *first_waitable(struct gap__policy_state *s) {
-  for (uint32_t i = 0; i < s->pending_count; i++) {
-    struct gap__pending *p = &s->pending[(s->pending_first + i) % s->pending_capacity];
-    if (uses_recorded(s, p->uses)) return p;
-  }
-  return NULL;
-}
-
-bool gap__pending_wait(struct gap__policy_state *s) {
-  struct gap__pending *p = first_waitable(s);
-  if (!p) return false;
-  uint64_t began = gap__dev_now_ns(s->dev);
-  for (uint32_t i = p->uses; i; i = use_at(s, i)->next) gap__dev_event_wait(s->dev, use_at(s, i)->event);
-  s->stalls++;
-  s->stall_ns += (int64_t)(gap__dev_now_ns(s->dev) - began);
-  return gap__pending_poll(s) > 0;
 }

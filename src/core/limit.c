@@ -85,7 +85,7 @@ void gap__limit_refused(struct gap__policy_state *s) {
 }
 
 static int64_t allocated_pages(const struct gap__policy_state *s) {
-  int64_t bytes = 0;
+  int64_t bytes = s->gone[GAP__KIND_SMALL].bytes_total + s->gone[GAP__KIND_LARGE].bytes_total;
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     gap__lock(&lane->lock);
     bytes += lane->tally[GAP__KIND_SMALL].bytes_total + lane->tally[GAP__KIND_LARGE].bytes_total;

@@ -62,6 +62,7 @@ struct gap__policy {
   int (*free)(struct gap__policy_state *, gap_addr); /* GAP_ENOTMINE: somebody else's */
   int (*record_stream)(struct gap__policy_state *, gap_addr, gap_stream);
   int (*retire_stream)(struct gap__policy_state *, gap_stream);
+  void (*thread_end)(struct gap__policy_state *, uint64_t thread); /* of gap__thread_number(), in that thread; may be NULL */
   int (*pool_retain)(struct gap__policy_state *, gap_pool_id, unsigned flags); /* GAP_POOL_..., of the first use */
   /* GAP__POOL_...; NULL: the strategy has no use for it. */
   int (*pool_behave)(struct gap__policy_state *, gap_pool_id, unsigned behaviour);

@@ -12,6 +12,7 @@
 #include "core/limit.h"
 #include "core/maker.h"
 #include "core/peer.h"
+#include "core/pending.h"
 #include "core/pool.h"
 #include "core/reclaim.h"
 #include "core/supply.h"
@@ -66,36 +67,66 @@ static inline uint64_t units_of(const struct gap__policy_state *s, uint64_t byte
   return (bytes + GAP__UNIT - 1) >> GAP__UNIT_SHIFT;
 }
 
+/* Expects the lane lock, and returns with it. */
 static COLD int climb(struct gap__lane *lane, uint64_t units, uint64_t bytes, uint32_t *block) {
   struct gap__request req = {.units = (uint32_t)(units < UNITS_MAX ? units : UNITS_MAX),
                              .bytes = bytes,
                              .aligned = units % GAP__PAGE_UNITS == 0};
-  return gap__reclaim(lane, &req, block);
+  lane->visitors++;
+  gap__unlock(&lane->lock);
+  int rc = gap__reclaim(lane, &req, block);
+  gap__lock(&lane->lock);
+  lane->visitors--;
+  return rc;
 }
 
-static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
-  struct gap__lane *lane = gap__lane_find(s, stream, pool);
-  int rc;
-  if (__builtin_expect(!lane, 0) && (rc = gap__lane_get(s, stream, pool, &lane))) return rc;
-  uint64_t units = units_of(s, bytes);
-
-  gap__lock(&lane->lock);
-  uint32_t index = take_cached(lane, units);
-  if (!index && units <= UNITS_MAX) index = take_idle(lane, (uint32_t)units);
-  if (__builtin_expect(!index, 0)) {
-    gap__unlock(&lane->lock);
-    if ((rc = climb(lane, units, bytes, &index))) return rc;
-    gap__lock(&lane->lock);
-  }
+/* Hands out a RESERVED or cached block of the lane, whose lock is held and given up. */
+static inline gap_addr hand_out(const struct gap__policy_state *s, struct gap__lane *lane, uint32_t index, uint64_t units,
+                                uint64_t bytes) {
   struct gap__block *b = gap__block(lane, index);
   b->state = GAP__LIVE;
   b->link_next = 0;
   b->slack = (uint32_t)((units << GAP__UNIT_SHIFT) - bytes);
   bool trip = gap__tally_alloc(lane, (uint32_t)units, b->slack);
-  *out = gap__range_addr(&s->ranges[b->range], b->off);
+  gap_addr addr = gap__range_addr(&s->ranges[b->range], b->off);
   if (__builtin_expect(trip | gap__watched(s->device), 0)) alloc_noted(lane, index, trip);
   else gap__unlock(&lane->lock);
+  return addr;
+}
+
+/* No idle block fits. Expects the lane lock. */
+static COLD int alloc_slow(struct gap__lane *lane, uint64_t units, uint64_t bytes, gap_addr *out) {
+  uint32_t index;
+  int rc = climb(lane, units, bytes, &index);
+  if (rc) gap__unlock(&lane->lock);
+  else *out = hand_out(lane->owner, lane, index, units, bytes);
+  return rc;
+}
+
+static inline int alloc_locked(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
+                               gap_addr *out) {
+  uint32_t index = take_cached(lane, units);
+  if (!index && units <= UNITS_MAX) index = take_idle(lane, (uint32_t)units);
+  if (__builtin_expect(!index, 0)) return alloc_slow(lane, units, bytes, out);
+  *out = hand_out(s, lane, index, units, bytes);
   return 0;
+}
+
+/* A per-thread default stream, or somebody who asks for the first time. */
+static COLD int alloc_finding(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
+  uint64_t thread = gap__stream_thread(stream);
+  if (thread && gap__pending_owes(s, thread)) gap__pending_pay(s);
+  struct gap__lane *lane = gap__lane_lock(s, stream, thread, pool);
+  int rc = lane ? 0 : gap__lane_get(s, stream, thread, pool, &lane);
+  return rc ? rc : alloc_locked(s, lane, units_of(s, bytes), bytes, out);
+}
+
+static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
+  stream = gap__stream_normal(stream);
+  uint64_t units = units_of(s, bytes);
+  struct gap__lane *lane = stream == GAP__STREAM_PER_THREAD ? NULL : gap__lane_lock(s, stream, 0, pool);
+  if (__builtin_expect(!lane, 0)) return alloc_finding(s, stream, pool, bytes, out);
+  return alloc_locked(s, lane, units, bytes, out);
 }
 
 /* ---- free ---- */
@@ -129,31 +160,42 @@ static COLD void turn_epoch(struct gap__lane *lane) {
   gap__unlock(&s->lock);
 }
 
-/* The block is still used by other streams: it waits for them. */
-static COLD int free_later(struct gap__lane *lane, struct gap__range *range, uint32_t unit) {
-  struct gap__policy_state *s = lane->owner;
-  int rc = GAP_EFREED;
-  gap__lock(&s->lock);
-  gap__lock(&lane->lock);
-  uint32_t index = gap__block_starting(range, unit), uses = 0;
-  struct gap__block *b = gap__block(lane, index);
-  if (index && b->state == GAP__LIVE) {
-    uses = b->link_next;
-    b->state = GAP__PENDING;
-    gap__tally_pending(lane, b);
-    gap__events_block(lane, b, GAP_EVENT_FREE_REQUESTED);
-    rc = 0;
-  }
-  gap__unlock(&lane->lock);
-  if (!rc) rc = gap__pending_add(lane, index, uses);
-  gap__unlock(&s->lock);
-  return rc;
-}
-
 /* Reported before the block can be handed out again. */
 static COLD void free_noted(struct gap__lane *lane, const struct gap__block *b) {
   gap__events_block(lane, b, GAP_EVENT_FREE_REQUESTED);
   gap__events_block(lane, b, GAP_EVENT_FREE_COMPLETED);
+}
+
+/* Under the lane lock. True: the epoch is to be closed. */
+static inline bool release(struct gap__lane *lane, struct gap__range *range, uint32_t index, struct gap__block *b) {
+  gap__tally_free(lane, b);
+  gap__range_stamp(range, b->off, b->len, lane->epoch);
+  cache(range->arena, index, b);
+  bool turn = --lane->credit == 0;
+  if (turn) lane->credit = CREDIT_RETRY;
+  return turn;
+}
+
+/* The block is still used by other streams: it waits for them. */
+static COLD int free_later(struct gap__lane *lane, struct gap__range *range, uint32_t unit) {
+  struct gap__policy_state *s = lane->owner;
+  gap__lock(&s->lock);
+  gap__lock(&lane->lock);
+  uint32_t index = gap__block_starting(range, unit), uses = 0;
+  struct gap__block *b = gap__block(lane, index);
+  bool live = index && b->state == GAP__LIVE;
+  if (live && (uses = b->link_next) != 0) {
+    b->state = GAP__PENDING;
+    gap__tally_pending(lane, b);
+    gap__events_block(lane, b, GAP_EVENT_FREE_REQUESTED);
+  } else if (live) { /* freed and handed out again since we looked */
+    free_noted(lane, b);
+    release(lane, range, index, b);
+  }
+  gap__unlock(&lane->lock);
+  if (uses) gap__pending_add(lane, index, uses);
+  gap__unlock(&s->lock);
+  return live ? 0 : GAP_EFREED;
 }
 
 static int free_block(struct gap__policy_state *s, gap_addr addr) {
@@ -174,14 +216,19 @@ static int free_block(struct gap__policy_state *s, gap_addr addr) {
     }
     free_noted(lane, b);
   }
-  gap__tally_free(lane, b);
-  gap__range_stamp(range, b->off, b->len, lane->epoch);
-  cache(range->arena, index, b);
-  bool turn = --lane->credit == 0;
-  if (turn) lane->credit = CREDIT_RETRY;
+  bool turn = release(lane, range, index, b);
   gap__unlock(&lane->lock);
   if (__builtin_expect(turn, 0)) turn_epoch(lane);
   return 0;
+}
+
+/* ---- uses by other streams ---- */
+
+/* The live block at an address, or 0.  Lane lock held. */
+static uint32_t live_block(const struct gap__range *range, gap_addr addr) {
+  if (addr & (GAP__UNIT - 1)) return 0;
+  uint32_t index = gap__block_starting(range, (uint32_t)((addr - range->base) >> GAP__UNIT_SHIFT));
+  return index && gap__block(range->arena->lane, index)->state == GAP__LIVE ? index : 0;
 }
 
 static int record_stream(struct gap__policy_state *s, gap_addr addr, gap_stream stream) {
@@ -189,22 +236,17 @@ static int record_stream(struct gap__policy_state *s, gap_addr addr, gap_stream 
   if (!range) return GAP_ENOTMINE;
   struct gap__lane *lane = range->arena->lane;
   stream = gap__stream_normal(stream);
-  if (stream == lane->stream && stream != GAP__STREAM_PER_THREAD) return 0;
-  int rc = GAP_EFREED;
-  gap__lock(&s->lock);
+  uint64_t thread = gap__stream_thread(stream);
   gap__lock(&lane->lock);
-  uint32_t index = gap__block_starting(range, (uint32_t)((addr - range->base) >> GAP__UNIT_SHIFT));
-  struct gap__block *b = gap__block(lane, index);
-  if (index && b->state == GAP__LIVE && !(addr & (GAP__UNIT - 1))) {
-    uint32_t use = b->link_next;
-    while (use && ((struct gap__use *)gap__slab_at(&s->uses, use))->stream != stream)
-      use = ((struct gap__use *)gap__slab_at(&s->uses, use))->next;
-    if (!use && (use = gap__slab_take(&s->uses))) {
-      *(struct gap__use *)gap__slab_at(&s->uses, use) = (struct gap__use){.stream = stream, .next = b->link_next};
-      b->link_next = use;
-    }
-    rc = use ? 0 : GAP_ENOMETA;
-  }
+  uint32_t index = live_block(range, addr);
+  bool own = lane->stream == stream && lane->thread == thread;
+  gap__unlock(&lane->lock);
+  if (!index || own) return index ? 0 : GAP_EFREED;
+
+  gap__lock(&s->lock); /* guards uses */
+  gap__lock(&lane->lock);
+  index = live_block(range, addr);
+  int rc = index ? gap__use_add(s, stream, thread, &gap__block(lane, index)->link_next) : GAP_EFREED;
   gap__unlock(&lane->lock);
   gap__unlock(&s->lock);
   return rc;
@@ -214,11 +256,27 @@ static int record_stream(struct gap__policy_state *s, gap_addr addr, gap_stream 
 
 static int retire_stream(struct gap__policy_state *s, gap_stream stream) {
   stream = gap__stream_normal(stream);
+  uint64_t thread = gap__stream_thread(stream);
   gap__lock(&s->lock);
-  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next)
-    if (lane->stream == stream) gap__lane_close_epoch(lane); /* the last event this stream can record */
+  gap__lane_end_stream(s, stream, thread);
   gap__unlock(&s->lock);
   return 0;
+}
+
+/* The thread ends: so does its default stream.  Gives up where the lock cannot be had: the process may be ending inside one
+ * of our own calls. */
+static void thread_end(struct gap__policy_state *s, uint64_t thread) {
+  if (!gap__lock_within(&s->lock, 1000)) return;
+  gap__lane_end_stream(s, GAP__STREAM_PER_THREAD, thread);
+  gap__unlock(&s->lock);
+}
+
+/* Waits for what is still in use, at last for the whole device. */
+static uint64_t trim_to(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages) {
+  uint64_t pages = gap__trim_idle(s, pool, keep_pages, true);
+  if (s->drain_segment && gap__lane_drain_device(s) == 0) pages++;
+  if (gap__held_pages(s) > keep_pages && gap__lane_drain(s)) pages += gap__trim_idle(s, pool, keep_pages, true);
+  return pages;
 }
 
 static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_returned) {
@@ -227,7 +285,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   atomic_store(&s->ahead, NULL); /* what is given back must not be made anew ahead of need */
   gap__pending_poll(s);
   while (gap__pending_wait(s)) continue; /* what other streams still use is given back too, as empty_cache does */
-  uint64_t pages = gap__trim_idle(s, all ? NULL : &pool, 0, true);
+  uint64_t pages = trim_to(s, all ? NULL : &pool, 0);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   *bytes_returned = pages << GAP__PAGE_SHIFT;
@@ -241,7 +299,7 @@ static int configure(struct gap__policy_state *s) {
   atomic_store(&s->plain_rounding, plain);
   gap__lock(&s->lock);
   uint64_t keep = gap__limit_keep(s);
-  if (gap__held_pages(s) > keep) gap__trim_idle(s, NULL, keep, true);
+  if (gap__held_pages(s) > keep) trim_to(s, NULL, keep);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   return 0;
@@ -255,17 +313,15 @@ static void destroy(struct gap__policy_state *s) {
     next = gap__chunk_at(s, i)->next_loose;
     gap__chunk_release(s, i);
   }
+  if (s->drain_segment) gap__dev_segment_free(s->dev, s->drain_segment);
   for (uint32_t i = 1; i <= s->range_count; i++) gap__range_destroy(s, gap__range_at(s, i));
   for (uint32_t i = 0; i < s->event_cached; i++) gap__dev_event_destroy(s->dev, s->event_cache[i]);
-  for (struct gap__lane *next, *lane = s->lanes; lane; lane = next) {
-    next = lane->next;
-    gap__lane_destroy(lane);
-  }
+  gap__lanes_destroy(s);
   gap__slab_destroy(&s->chunks);
   gap__slab_destroy(&s->mappings);
   gap__slab_destroy(&s->uses);
   gap__scratch_destroy(s);
-  gap__meta_unmap(s->pools, 4096 * sizeof *s->pools);
+  gap__meta_unmap(s->pools, GAP__POOLS_MAX * sizeof *s->pools);
   gap__meta_unmap(s->pending, s->pending_capacity * sizeof *s->pending);
   gap__meta_unmap(s->event_cache, EVENT_CACHE * sizeof *s->event_cache);
   gap__meta_unmap(s->ranges, RANGES_MAX * sizeof *s->ranges);
@@ -279,6 +335,7 @@ static int create(struct gap__device *device, struct gap__policy_state **out) {
   if (!s) return GAP_ENOMETA;
   s->device = device;
   s->dev = device->dev;
+  gap__lanes_create(s);
   s->range_of = gap__meta_map((1ull << (GAP__ADDRESS_BITS - GAP__WINDOW_SHIFT)) * sizeof *s->range_of);
   s->ranges = gap__meta_map(RANGES_MAX * sizeof *s->ranges);
   s->event_cache = gap__meta_map(EVENT_CACHE * sizeof *s->event_cache);
@@ -311,6 +368,7 @@ const struct gap__policy gap__policy_gapless = {
     .free = free_block,
     .record_stream = record_stream,
     .retire_stream = retire_stream,
+    .thread_end = thread_end,
     .pool_retain = gap__pool_retain,
     .pool_release = gap__pool_release,
     .trim = trim,

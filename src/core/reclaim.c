@@ -1,8 +1,8 @@
 /* The reclaim ladder: see reclaim.h and design section 4.
  *
  * Rungs: 1 an idle block · 2 pending frees that are ready · 3 idle pages instead of growing (beyond the soft limit)
- * · 4 growing · 5 idle pages at the hard limit · 6 waiting for the earliest event that may help · 7 conversion (none yet)
- * · 8 callbacks · 9 overflow (none yet) · 10 failure with a diagnosis.
+ * · 4 growing · 5 idle pages at the hard limit · 6 waiting for the earliest event that may help; where events cannot tell,
+ * for the whole device · 7 conversion (none yet) · 8 callbacks · 9 overflow (none yet) · 10 failure with a diagnosis.
  * After each rung that may have freed something the idle blocks are searched again. */
 #include "core/reclaim.h"
 
@@ -11,8 +11,10 @@
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/maker.h"
+#include "core/pending.h"
 #include "core/place.h"
 #include "core/supply.h"
+#include "core/trouble.h"
 
 struct ladder {
   struct gap__policy_state *s;
@@ -53,6 +55,7 @@ static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__s
     gap__place_search(l->arena, req->units, req->aligned, goal, spot);
   *block = spot->range ? gap__place_reserve(l->arena, spot, req->units) : 0;
   gap__unlock(&l->lane->lock);
+  if (spot->range && !*block) gap__trouble_records(l->s);
   return *block != 0;
 }
 
@@ -73,6 +76,7 @@ static bool serve(struct ladder *l, enum gap__place_goal goal) {
   l->block = rc ? 0 : gap__place_settle(l->arena, q.block, spot.off, l->req->units);
   if (!l->block) gap__place_dissolve(l->arena, q.block);
   gap__unlock(&l->lane->lock);
+  if (!rc && !l->block) gap__trouble_records(s);
   if (q.grown) gap__maker_ask(s, l->arena, q.grown);
   return rung_done(l, !q.stolen ? GAP__RUNG_grow : limited ? GAP__RUNG_steal : GAP__RUNG_steal_ready, l->block != 0);
 }
@@ -103,6 +107,15 @@ static bool wait_once(struct ladder *l) {
   return waited;
 }
 
+/* Where events cannot tell what is over the whole device is waited for. */
+static bool drain(struct ladder *l) {
+  bool drained = gap__lane_drain(l->s);
+  rung_done(l, GAP__RUNG_wait, false);
+  if (!drained || !search(l)) return false;
+  l->s->rung_count[GAP__RUNG_wait]++;
+  return true;
+}
+
 static bool call_back(struct ladder *l) {
   struct gap__device *device = l->s->device;
   gap__unlock(&l->s->lock); /* the callback frees through the ordinary calls */
@@ -119,6 +132,7 @@ static bool climb(struct ladder *l) {
       l->s->rung_count[GAP__RUNG_wait]++;
       return true;
     }
+  if (drain(l)) return true;
   if (!call_back(l) || !search(l)) return false;
   l->s->rung_count[GAP__RUNG_callbacks]++;
   return true;
@@ -132,7 +146,9 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
   l.began = gap__dev_now_ns(s->dev);
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
+  s->trouble = (struct gap__trouble){0};
   bool served = false;
+  int rc = 0;
   uint32_t most = gap__device_conf(s->device)->nmalloc;
   for (uint32_t tries = 0; !served && tries < (most ? most : 1); tries++) {
     s->retries += tries > 0;
@@ -140,7 +156,7 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
   }
   if (!served) {
     s->ooms++;
-    gap__diagnose_failure(lane, req);
+    rc = gap__diagnose_failure(lane, req);
     gap__report_oom(s->device, lane->stream, lane->pool, req->bytes);
     rung_done(&l, GAP__RUNG_fail, false);
     s->rung_count[GAP__RUNG_fail]++;
@@ -149,5 +165,5 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
   gap__limit_judge(s);
   gap__unlock(&s->lock);
   *block = l.block;
-  return served ? 0 : GAP_ENOMEM;
+  return rc;
 }

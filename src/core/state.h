@@ -24,6 +24,11 @@
  * epoch or an earlier one may be unmapped, and its page may serve any stream.  The same stream needs no epoch to reuse a
  * page (stream order), only to unmap the old address.
  *
+ * A lane outlives its stream: one whose stream was retired is *ended*.  Its stream is never named to the driver again, and
+ * what is freed in it later is out of use when the events recorded before are past.  A lane in which nothing is left serves
+ * the next (stream, pool) that needs one, addresses and all; so a lane found without the device lock is a guess, which is
+ * verified under the lane's own.
+ *
  * Locks, in rank order: the device lock (chunks, mappings, slots, holes, ranges, epochs' events, pending frees), then lane
  * locks (blocks, bins, fronts, tallies).  Only the owner of the device lock may hold more than one lane lock.  A hole is
  * made or filled only under both. */
@@ -107,6 +112,7 @@ struct gap__range {
   uint32_t *slot;         /* page -> mapping; guarded by the device lock */
   uint32_t tail;          /* last block by address */
   uint32_t lent_pages;    /* pages whose slot is a lent mapping */
+  uint16_t older;         /* the range of the same arena that was added before, 0 none */
 };
 
 struct gap__chunk_rec {
@@ -141,34 +147,47 @@ struct gap__mark {
   gap__event event;
   uint32_t epoch;
 };
-enum { GAP__MARKS = 16, GAP__EPOCH_FREES = 256 };
+enum { GAP__MARKS_OPEN = 16, GAP__EPOCH_FREES = 256 };
+enum { GAP__MARKS = GAP__MARKS_OPEN + 1 }; /* one is left for the end of the stream */
 
 struct gap__lane {
-  struct gap__lock lock;
+  _Alignas(64) struct gap__lock lock;
+  bool ended;                    /* its stream was retired, or its thread is gone; written under both locks */
   uint32_t epoch;                /* open: frees are stamped with it */
-  uint32_t credit;               /* frees until the epoch is closed */
+  uint32_t credit;               /* frees until the epoch is closed; GAP__EPOCH_FREES: there was none in it */
+  /* whom it serves; written under both locks, while nobody visits */
+  gap_stream stream;             /* normalised: 0 for 0 and 1 */
+  uint64_t thread;               /* for the per-thread default stream, else 0 */
+  gap_pool_id pool;
   struct gap__slab blocks;
-  struct gap__tally tally[GAP__KIND_COUNT]; /* all, small, large in torch's sense */
+  uint32_t visitors;             /* threads that are about to take the device lock for this lane: it must stay what it is */
+  _Alignas(64) struct gap__tally tally[GAP__KIND_COUNT]; /* all, small, large in torch's sense */
   /* guarded by the device lock */
   _Alignas(64) uint32_t completed; /* every address stamped with this epoch or an earlier one is out of use */
   uint32_t mark_first, mark_count;
   struct gap__mark marks[GAP__MARKS]; /* closed epochs in order, their events recorded */
+  uint32_t line;                 /* the last epoch before the device was drained; 0: it is not being drained */
+  bool overdue;                  /* an event must be recorded, though nothing may have been freed in the open epoch */
+  bool unheard;                  /* the driver cannot say whether the first mark's event has completed */
+  bool doubtful;                 /* no event can end the open epoch: only a drained device does */
+  uint64_t stream_id;
+  struct gap__lane *next;        /* all lanes of the device, newest first; or the spare ones */
+  _Atomic bool pinned;           /* a private pool in use: its pages stay */
+  bool released;                 /* its private pool is no longer in use; device lock */
   /* fixed after creation */
   struct gap__policy_state *owner;
-  struct gap__lane *next;        /* all lanes of the device, newest first */
-  gap_stream stream;             /* normalised: 0 for 0 and 1 */
-  uint64_t stream_id;
-  uint64_t thread;               /* for the per-thread default stream, else 0 */
-  gap_pool_id pool;
-  _Atomic bool pinned;           /* a private pool in use: its pages stay */
   struct gap__arena arena[GAP__ARENA_COUNT];
 };
 
-/* A recorded use of a live block by another stream, or the event that stands for it once the block was freed. */
+/* A use of a block by another stream, from the call that says so to its end.  Guarded by the device lock. */
 struct gap__use {
-  gap_stream stream;
-  gap__event event;
   uint32_t next;
+  bool taken;        /* the record is in use */
+  bool lost;         /* no event can tell when it ends: only a drained device does */
+  bool over;         /* it has ended */
+  gap_stream stream;
+  uint64_t thread;   /* whose stream it is; 0 unless `stream` is the per-thread default stream */
+  gap__event event;  /* 0: not recorded yet; recorded when the block is freed, or before its stream ends */
 };
 
 struct gap__pending {
@@ -178,7 +197,9 @@ struct gap__pending {
 
 #define GAP__WINDOW_SHIFT 26 /* ranges are multiples of 64 MiB: the look-up table's step */
 #define GAP__ADDRESS_BITS 49
-#define GAP__LANE_SLOTS 1024u
+#define GAP__LANES_MAX 32768u             /* at once; as many as there are numbers of ranges for */
+#define GAP__LANE_SLOTS (4 * GAP__LANES_MAX) /* a slot is touched when a lane needs it: the table costs what it holds */
+#define GAP__POOLS_MAX 65536u
 
 struct gap__pool {
   gap_pool_id id;
@@ -192,25 +213,33 @@ struct gap__policy_state {
   /* hot, read-only after creation */
   uint16_t *range_of;                            /* address >> 26 -> range, 0 none */
   struct gap__range *ranges;
-  _Atomic(struct gap__lane *) lane_of[GAP__LANE_SLOTS]; /* open addressing by (stream, pool) */
   _Atomic bool plain_rounding;                   /* 512 B and nothing else */
   _Atomic bool scarce;                           /* little more may be held: blocks merge at once, for better places */
+  _Atomic uint64_t owing;                        /* bit n: thread n mod 64 may have to record an event: pending.h */
 
   struct gap__lock lock; /* the device lock */
   /* guarded by it */
   uint32_t range_count;
-  struct gap__lane *lanes;
-  uint32_t lane_count;
+  struct gap__slab lane_slab;
+  struct gap__lane *lanes, *spare_lanes;
+  uint32_t lane_count;     /* without the spare ones */
+  uint32_t lanes_swept_at; /* lanes at which the next sweep is worth its while */
+  struct gap__tally gone[GAP__KIND_COUNT]; /* what spare lanes have counted */
   uint32_t clock;          /* the last epoch given out */
   struct gap__slab chunks, mappings, uses;
   uint64_t held_pages;     /* of this strategy */
   uint32_t loose;          /* list of chunks without a home */
   uint64_t loose_pages;
+  gap_addr drain_segment;  /* of a drain that failed; 0 none.  Counted as one loose page */
   uint64_t address_bytes;  /* reserved */
   struct gap__pending *pending; /* a ring in order of free; grows */
   uint32_t pending_first, pending_count, pending_capacity;
   struct gap__pool *pools;
   uint32_t pool_count;
+  struct gap__trouble {    /* why the request at hand is not served, besides want of memory: trouble.h */
+    uint8_t kind, call;
+    int code;
+  } trouble;
   gap__event *event_cache;
   uint32_t event_cached, event_capacity;
   struct gap__scratch *scratch; /* of one slow path: reclaim.c */
@@ -236,8 +265,12 @@ struct gap__policy_state {
   } held[3], segments[3], split[3], split_bytes[3]; /* pages; mapped stretches; idle blocks, bytes beside live ones */
   int64_t runs[2]; /* mapped stretches by arena kind, kept as holes come and go */
   int64_t rung_count[GAP__RUNG_COUNT], rung_ns[GAP__RUNG_COUNT];
-  int64_t ooms, retries, stalls, stall_ns;
+  int64_t ooms, retries, stalls, stall_ns, drains;
   int64_t grown, made_ahead, stolen, stolen_alias, claimed, trimmed, device_allocs, device_frees;
+
+  /* hash of (stream, pool) << 32 | offset of the lane in this record; open addressing.  Written under the device lock */
+  _Atomic uint64_t lane_of[GAP__LANE_SLOTS];
+  struct gap__lane lane_space[GAP__LANES_MAX + 1]; /* of lane_slab; costs what is touched */
 };
 
 static inline struct gap__block *gap__block(const struct gap__lane *lane, uint32_t index) {

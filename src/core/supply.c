@@ -72,10 +72,6 @@ static int by_stamp(const void *a, const void *b) {
   return x->stamp < y->stamp ? -1 : x->stamp > y->stamp;
 }
 
-static bool same_stream(const struct gap__lane *a, const struct gap__lane *b) {
-  return a->stream == b->stream && a->thread == b->thread;
-}
-
 /* May `lane` take pages from `from` at all? A pinned pool keeps its pages; only itself moves them about. */
 static bool may_take(const struct gap__lane *lane, const struct gap__lane *from) {
   return lane == from || !atomic_load_explicit(&from->pinned, memory_order_relaxed);
@@ -100,7 +96,7 @@ static uint32_t collect(struct gap__policy_state *s, const struct gap__lane *lan
 
 /* The highest epoch that a page of `owner` may carry to be taken for `lane`; `behind`: closed is enough. */
 static uint32_t epoch_allowed(const struct gap__lane *lane, const struct gap__lane *owner, bool behind) {
-  if (same_stream(lane, owner)) return UINT32_MAX;
+  if (gap__lane_same_stream(lane, owner)) return UINT32_MAX;
   return behind ? gap__lane_closed(owner) : owner->completed;
 }
 
@@ -157,7 +153,7 @@ static void refresh_epochs(struct gap__policy_state *s, const struct gap__lane *
 
 /* Orders the asking stream behind all that `owner` has closed. */
 static bool order_behind(const struct gap__lane *lane, const struct gap__lane *owner) {
-  if (same_stream(lane, owner) || !owner->mark_count) return true;
+  if (gap__lane_same_stream(lane, owner) || !owner->mark_count) return true;
   uint32_t last = (owner->mark_first + owner->mark_count - 1) % GAP__MARKS;
   return gap__dev_stream_wait(lane->owner->dev, lane->stream, owner->marks[last].event) == 0;
 }
@@ -501,7 +497,7 @@ struct gap__lane *gap__supply_wait_for(struct gap__policy_state *s, const struct
   for (uint32_t i = 0; i < count; i++) {
     struct gap__lane *lane = s->scratch->victims[i].arena->lane;
     uint32_t mark = gap__lane_oldest_mark(lane);
-    if (same_stream(lane, asking) || !mark || (best && mark >= *epoch)) continue;
+    if (gap__lane_same_stream(lane, asking) || !mark || (best && mark >= *epoch)) continue;
     best = lane;
     *epoch = mark;
   }

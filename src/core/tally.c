@@ -120,6 +120,7 @@ static void add_stat(struct gap__stat *to, int kind, int64_t current, int64_t ba
   to[kind].freed += total - (current - base);
 }
 
+/* What a lane counts, or all lanes that are gone have counted. */
 static void add_tally(struct gap__stats *out, int kind, const struct gap__tally *t) {
   add_stat(out->allocation, kind, t->count, t->count_base, t->count_total);
   add_stat(out->allocated_bytes, kind, t->bytes, t->bytes_base, t->bytes_total);
@@ -137,6 +138,10 @@ void gap__tally_stats(struct gap__policy_state *s, struct gap__stats *out) {
       add_tally(out, kind, &lane->tally[kind]);
     }
   unlock_all(s);
+  for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
+    add_tally(out, GAP__KIND_ALL, &s->gone[kind]);
+    add_tally(out, kind, &s->gone[kind]);
+  }
   for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
     out->allocation[kind].peak += s->peak.allocation[kind];
     out->allocated_bytes[kind].peak += s->peak.allocated[kind];
@@ -160,6 +165,7 @@ void gap__tally_reset(struct gap__policy_state *s, bool peaks, bool accumulated)
   lock_all(s);
   for (struct gap__lane *lane = s->lanes; lane && accumulated; lane = lane->next)
     for (int kind = 0; kind < GAP__KIND_COUNT; kind++) reset_tally(&lane->tally[kind]);
+  for (int kind = 0; kind < GAP__KIND_COUNT && accumulated; kind++) reset_tally(&s->gone[kind]);
   if (peaks) {
     struct gap__peaks *p = &s->peak;
     for (int kind = 0; kind < GAP__KIND_COUNT; kind++)

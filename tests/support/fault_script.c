@@ -23,6 +23,7 @@ struct slot {
   gap_addr addr;
   uint64_t bytes, pattern;
   gap_stream stream;
+  bool orphan; /* its stream was retired: nothing more is queued there */
 };
 
 struct play {
@@ -186,7 +187,7 @@ static void judge(const struct play *p, int rc, bool may_be_refused) {
 
 static int call_free(struct play *p, struct slot *slot) {
   if (!slot->addr) return 0;
-  touch(p, slot, slot->stream, gap__host_expect);
+  if (!slot->orphan) touch(p, slot, slot->stream, gap__host_expect);
   int rc = left(gap__heap_free(enter(p), slot->addr));
   judge(p, rc, false);
   if (rc) return rc;
@@ -240,6 +241,12 @@ static bool help(void *arg, int device, gap_stream stream, uint64_t bytes) {
   return freed;
 }
 
+/* From now on the handle names a new stream. */
+static int retire(struct play *p, gap_stream stream) {
+  for (unsigned i = 0; i < SCRIPT_SLOTS; i++) p->slots[i].orphan |= p->slots[i].stream == stream;
+  return left(gap__heap_retire_stream(enter(p), 0, stream));
+}
+
 static void capture(struct play *p, unsigned stream, bool on) {
   p->captured[stream] = on;
   if (p->on_host) gap__host_stream_capture(p->dev, stream_of(stream), on);
@@ -277,7 +284,7 @@ static int simple_step(struct play *p, const struct step *step) {
     case STEP_RECYCLE:
       if (!p->on_host) gap__sim_stream_recycle(p->dev, stream);
       return 0;
-    case STEP_RETIRE: return left(gap__heap_retire_stream(enter(p), 0, stream));
+    case STEP_RETIRE: return retire(p, stream);
     case STEP_TRIM: return left(gap__heap_trim(enter(p), 0, pool_of(step->pool), &bytes));
     case STEP_CAP: return left(gap__heap_set_cap(enter(p), 0, step->bytes));
     case STEP_TICK: gap__heap_tick(enter(p), 0); return left(0);

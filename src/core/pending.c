@@ -1,0 +1,212 @@
+/* Uses by other streams and pending frees: see pending.h. */
+#include "core/pending.h"
+
+#include "core/arena.h"
+#include "core/events.h"
+#include "core/lane.h"
+#include "core/tally.h"
+
+/* ---- events ---- */
+
+int gap__event_take(struct gap__policy_state *s, gap_stream stream, gap__event *out) {
+  if (s->event_cached) {
+    *out = s->event_cache[--s->event_cached];
+    return 0;
+  }
+  return gap__dev_event_create(s->dev, stream, out);
+}
+
+void gap__event_give(struct gap__policy_state *s, gap__event event) {
+  if (s->event_cached < s->event_capacity) s->event_cache[s->event_cached++] = event;
+  else gap__dev_event_destroy(s->dev, event);
+}
+
+int gap__event_mark(struct gap__policy_state *s, gap_stream stream, gap__event *out) {
+  int rc = gap__event_take(s, stream, out);
+  if (rc) return rc;
+  rc = gap__dev_event_record(s->dev, *out, stream);
+  if (rc) {
+    gap__event_give(s, *out);
+    *out = 0;
+  }
+  return rc;
+}
+
+bool gap__stream_captures(struct gap__policy_state *s, gap_stream stream) {
+  bool capturing = false;
+  return gap__dev_stream_capturing(s->dev, stream, &capturing) == 0 && capturing;
+}
+
+/* ---- uses ---- */
+
+static struct gap__use *use_at(const struct gap__policy_state *s, uint32_t index) {
+  return gap__slab_at(&s->uses, index);
+}
+
+static struct gap__pending *pending_at(const struct gap__policy_state *s, uint32_t i) {
+  return &s->pending[(s->pending_first + i) % s->pending_capacity];
+}
+
+/* Is it the use of a stream that may go on using the block? */
+static bool is_open(const struct gap__use *use, gap_stream stream, uint64_t thread) {
+  return use->stream == stream && use->thread == thread && !use->event && !use->lost && !use->over;
+}
+
+/* Room for as many pending frees as there are uses: a free must not fail. */
+static int pending_room(struct gap__policy_state *s) {
+  if (s->uses.in_use < s->pending_capacity) return 0;
+  uint32_t capacity = s->pending_capacity ? s->pending_capacity * 2 : 1024;
+  struct gap__pending *more = gap__meta_map(capacity * sizeof *more);
+  if (!more) return GAP_ENOMETA;
+  for (uint32_t i = 0; i < s->pending_count; i++) more[i] = s->pending[(s->pending_first + i) % s->pending_capacity];
+  gap__meta_unmap(s->pending, s->pending_capacity * sizeof *more);
+  s->pending = more;
+  s->pending_capacity = capacity;
+  s->pending_first = 0;
+  return 0;
+}
+
+int gap__use_add(struct gap__policy_state *s, gap_stream stream, uint64_t thread, uint32_t *uses) {
+  for (uint32_t i = *uses; i; i = use_at(s, i)->next)
+    if (is_open(use_at(s, i), stream, thread)) return 0;
+  uint32_t use = pending_room(s) ? 0 : gap__slab_take(&s->uses);
+  if (!use) return GAP_ENOMETA;
+  *use_at(s, use) = (struct gap__use){.next = *uses, .taken = true, .stream = stream, .thread = thread};
+  *uses = use;
+  return 0;
+}
+
+static void use_drop(struct gap__policy_state *s, uint32_t *link) {
+  uint32_t gone = *link;
+  struct gap__use *use = use_at(s, gone);
+  *link = use->next;
+  if (use->event) gap__event_give(s, use->event);
+  use->taken = false;
+  gap__slab_give(&s->uses, gone);
+}
+
+/* Records the event that ends a use.  GAP_EAGAIN: not now (the stream is being captured), or not by this thread. */
+static int use_record(struct gap__policy_state *s, struct gap__use *use) {
+  if (use->thread && use->thread != gap__thread_number()) {
+    atomic_fetch_or_explicit(&s->owing, 1ull << (use->thread & 63), memory_order_relaxed);
+    return GAP_EAGAIN;
+  }
+  return gap__stream_captures(s, use->stream) ? GAP_EAGAIN : gap__event_mark(s, use->stream, &use->event);
+}
+
+static bool use_ended(struct gap__policy_state *s, struct gap__use *use) {
+  if (use->over) return true;
+  if (!use->event && (use->lost || use_record(s, use))) return false;
+  return gap__dev_event_query(s->dev, use->event) == 0; /* not when the driver cannot say either */
+}
+
+void gap__use_end_stream(struct gap__policy_state *s, gap_stream stream, uint64_t thread) {
+  for (uint32_t i = 1; i < s->uses.count; i++) {
+    struct gap__use *use = use_at(s, i);
+    if (use->taken && is_open(use, stream, thread)) use->lost = use_record(s, use) != 0;
+  }
+}
+
+/* Where the driver refuses to record on a stream that nothing captures, or to say what has become of an event, it does not get
+ * better by waiting. */
+static bool is_lost(struct gap__policy_state *s, struct gap__use *use) {
+  if (use->lost || use->over) return use->lost;
+  int rc = use->event ? gap__dev_event_query(s->dev, use->event) : use_record(s, use);
+  return rc && rc != GAP_EAGAIN;
+}
+
+bool gap__use_any_lost(struct gap__policy_state *s) {
+  for (uint32_t i = 0; i < s->pending_count; i++)
+    for (uint32_t k = pending_at(s, i)->uses; k; k = use_at(s, k)->next) use_at(s, k)->lost = is_lost(s, use_at(s, k));
+  for (uint32_t i = 1; i < s->uses.count; i++)
+    if (use_at(s, i)->taken && use_at(s, i)->lost) return true;
+  return false;
+}
+
+void gap__use_end_lost(struct gap__policy_state *s) {
+  for (uint32_t i = 1; i < s->uses.count; i++) {
+    struct gap__use *use = use_at(s, i);
+    if (!use->taken || !use->lost) continue;
+    use->lost = false;
+    use->over = true;
+  }
+}
+
+/* ---- pending frees ---- */
+
+void gap__pending_add(struct gap__lane *lane, uint32_t block, uint32_t uses) {
+  struct gap__policy_state *s = lane->owner;
+  for (uint32_t i = uses; i; i = use_at(s, i)->next) {
+    struct gap__use *use = use_at(s, i);
+    if (!use->event && !use->lost && !use->over) use_record(s, use);
+  }
+  uint32_t at = s->pending_count++;
+  *pending_at(s, at) = (struct gap__pending){lane, block, uses};
+}
+
+/* Drops the uses that have ended. True when none is left. */
+static bool uses_ended(struct gap__policy_state *s, uint32_t *uses) {
+  for (uint32_t *link = uses; *link;) {
+    if (use_ended(s, use_at(s, *link))) use_drop(s, link);
+    else link = &use_at(s, *link)->next;
+  }
+  return !*uses;
+}
+
+static void pending_complete(const struct gap__pending *p) {
+  struct gap__lane *lane = p->lane;
+  gap__lock(&lane->lock);
+  struct gap__block *b = gap__block(lane, p->block);
+  struct gap__range *range = gap__range_at(lane->owner, b->range);
+  gap__tally_complete(lane, b);
+  gap__events_block(lane, b, GAP_EVENT_FREE_COMPLETED);
+  gap__range_stamp(range, b->off, b->len, lane->epoch);
+  if (lane->credit == GAP__EPOCH_FREES) lane->credit--;
+  gap__block_attach(range->arena, p->block, GAP__IDLE);
+  gap__unlock(&lane->lock);
+}
+
+uint32_t gap__pending_poll(struct gap__policy_state *s) {
+  uint32_t completed = 0, kept = 0, count = s->pending_count;
+  atomic_store_explicit(&s->owing, 0, memory_order_relaxed); /* who still owes is found again */
+  for (uint32_t i = 0; i < count; i++) {
+    struct gap__pending *p = pending_at(s, i);
+    if (uses_ended(s, &p->uses)) {
+      pending_complete(p);
+      completed++;
+    } else {
+      *pending_at(s, kept++) = *p;
+    }
+  }
+  s->pending_count = kept;
+  return completed;
+}
+
+void gap__pending_pay(struct gap__policy_state *s) {
+  if (!gap__trylock(&s->lock)) return;
+  gap__pending_poll(s);
+  gap__unlock(&s->lock);
+}
+
+/* Can its end be waited for? Not while a stream is being captured, nor for another thread. */
+static bool is_waitable(struct gap__policy_state *s, uint32_t uses) {
+  for (uint32_t i = uses; i; i = use_at(s, i)->next)
+    if (!use_at(s, i)->event && !use_at(s, i)->over) return false;
+  return true;
+}
+
+static struct gap__pending *first_waitable(struct gap__policy_state *s) {
+  for (uint32_t i = 0; i < s->pending_count; i++)
+    if (is_waitable(s, pending_at(s, i)->uses)) return pending_at(s, i);
+  return NULL;
+}
+
+bool gap__pending_wait(struct gap__policy_state *s) {
+  struct gap__pending *p = first_waitable(s);
+  if (!p) return false;
+  uint64_t began = gap__dev_now_ns(s->dev);
+  for (uint32_t i = p->uses; i; i = use_at(s, i)->next)
+    if (use_at(s, i)->event) gap__dev_event_wait(s->dev, use_at(s, i)->event);
+  gap__count_stall(s, began);
+  return gap__pending_poll(s) > 0;
+}

@@ -1,0 +1,40 @@
+/* Uses of blocks by other streams, and frees that wait for them.  Under the device lock, none under a lane lock.
+ *
+ * The event of a use is recorded when the block is freed, or when the using stream ends.  A use of a per-thread default stream
+ * can be recorded by its own thread only: when it next asks for memory on that stream or leaves the hot path, or at its end. */
+#ifndef GAP_PENDING_H
+#define GAP_PENDING_H
+
+#include "core/state.h"
+
+int gap__event_take(struct gap__policy_state *, gap_stream, gap__event *out);
+void gap__event_give(struct gap__policy_state *, gap__event);
+/* Takes an event and records it. */
+int gap__event_mark(struct gap__policy_state *, gap_stream, gap__event *out);
+/* A driver that cannot say does not stop anybody: what comes next fails, too. */
+bool gap__stream_captures(struct gap__policy_state *, gap_stream);
+
+/* Adds a use to a list unless it is there.  GAP_ENOMETA. */
+int gap__use_add(struct gap__policy_state *, gap_stream, uint64_t thread, uint32_t *uses);
+/* The stream is about to go: records what has not been recorded. */
+void gap__use_end_stream(struct gap__policy_state *, gap_stream, uint64_t thread);
+/* Are there uses that no event can end?  And the end of them, once the device has drained. */
+bool gap__use_any_lost(struct gap__policy_state *);
+void gap__use_end_lost(struct gap__policy_state *);
+
+/* Files a block that was freed while other streams use it (`uses`, not empty): records an event on each.  Cannot fail: adding
+ * a use made room. */
+void gap__pending_add(struct gap__lane *, uint32_t block, uint32_t uses);
+/* Frees the blocks whose events have completed. Returns how many. */
+uint32_t gap__pending_poll(struct gap__policy_state *);
+/* Waits for the pending block that was freed first, of those whose events are recorded.  False: there is none. */
+bool gap__pending_wait(struct gap__policy_state *);
+
+/* This thread may have to record an event that only it can.  Needs no lock. */
+static inline bool gap__pending_owes(struct gap__policy_state *s, uint64_t thread) {
+  return atomic_load_explicit(&s->owing, memory_order_relaxed) >> (thread & 63) & 1;
+}
+/* Does so, unless somebody holds the device lock: the next call does.  Expects no lock held. */
+void gap__pending_pay(struct gap__policy_state *);
+
+#endif
