@@ -302,7 +302,8 @@ Import parse(const std::string &handle) {
   TORCH_CHECK(handle.size() == sizeof(Header) + out.header.kept * sizeof(gap_piece),
               "gapless: a shared memory handle is cut short");
   out.kept.resize(out.header.kept);
-  std::memcpy(out.kept.data(), handle.data() + sizeof(Header), out.kept.size() * sizeof(gap_piece));
+  if (!out.kept.empty())
+    std::memcpy(out.kept.data(), handle.data() + sizeof(Header), out.kept.size() * sizeof(gap_piece));
   return out;
 }
 
