@@ -77,13 +77,16 @@ build_command() {
   tool_sources | compile && link_program gapless $(tool_sources | objects) -ljansson -lzstd -llzma -lz
 }
 
+# The copy of the tree that a GPU machine gets may carry no history, or an older one.
+commit() { cat "$carry/commit" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || echo unknown; }
+
 # The benchmarks use the toolkit's cuda.h and cuBLAS.
 build_bench() {
   has_header cublas_v2.h || { echo "bench skipped: no cuBLAS headers"; return 77; }
   local blas program
   blas=$(dirname "$(find "$cuda/" /usr/lib /opt -name 'libcublas.so*' -not -path '*stubs*' 2>/dev/null | head -n 1)")
   ls "$blas"/libcublas.so >/dev/null 2>&1 || ln -sf "$(ls "$blas"/libcublas.so.* | head -n 1)" "$build/libcublas.so"
-  local flags=("${flags[@]}" "-DGAP_COMMIT=\"$(git rev-parse --short HEAD 2>/dev/null || echo unknown)\"")
+  local flags=("${flags[@]}" "-DGAP_COMMIT=\"$(commit)\"")
   printf 'bench/gpu/%s.c\n' gpu alloc beside | compile || return 1
   for program in alloc beside; do
     "$cc" $(printf 'bench/gpu/%s.c\n' gpu "$program" | objects) "$build/libgapless.a" -o "$build/bench-$program" \
@@ -117,6 +120,7 @@ part_build() {
 part_carry() {
   local from=/usr/lib/$(uname -m)-linux-gnu
   mkdir -p "$carry/include" "$carry/lib"
+  git describe --always --dirty >"$carry/commit"
   cp /usr/include/{cmocka,jansson,jansson_config,zstd,zstd_errors,lzma,zlib,zconf}.h "$carry/include/" 2>/dev/null
   cp "/usr/include/$(uname -m)-linux-gnu/"{jansson_config,zconf}.h "$carry/include/" 2>/dev/null
   cp -r /usr/include/lzma "$carry/include/"
