@@ -1,10 +1,12 @@
 /* gapless: memory that several processes map.  The rules of gapless.h apply; since 0.1.
  *
- *     owner:  gap_export(heap, addr, pieces, room, &count, &base)     fds, to be sent by SCM_RIGHTS
- *     other:  gap_import(heap, device, pieces, count, &base)          the same bytes; block = base + (addr - owner's base)
+ *     owner:  gap_export_layout(heap, addr, &base, &count);
+ *             gap_export(heap, addr, 0, count, pieces);            descriptors, to be sent by SCM_RIGHTS
+ *     other:  gap_import(heap, device, pieces, count, &mapped);    the same bytes: block = mapped + (addr - base)
  *
- * A live block never changes its memory while it is shared, unless the configuration allows conversion (convert).  When the owner frees the
- * block the memory may serve somebody else: owner and others agree on that moment themselves, as with cudaIpc. */
+ * A live block never changes its memory while it is shared, unless the configuration allows conversion (convert).  When the
+ * owner frees the block the memory may serve somebody else: owner and others agree on that moment themselves, as with
+ * cudaIpc. */
 #ifndef GAPLESS_SHARE_H
 #define GAPLESS_SHARE_H
 
@@ -24,13 +26,14 @@ typedef struct gap_piece {
  * `addr` lies in.  GAP_ENOTSUP: it is no such memory (a segment of the driver's; `base` is its start then, `*count` 0, and
  * cudaIpcGetMemHandle works); GAP_ENOTMINE, GAP_EFREED. */
 GAP_API int gap_export_layout(gap_heap *heap, gap_addr addr, gap_addr *base, unsigned *count);
-/* File descriptors of `count` of these pieces, from piece number `first` on; the caller closes them.  GAP_EINVAL: there are
- * not so many; GAP_ENOTSUP: the driver made them unexportable; GAP_EDEVICE: it refuses, e.g. no descriptor is left.
+/* File descriptors of `count` of these pieces, from piece number `first` on; the caller closes them, and exec() does.
+ * GAP_EINVAL: there are not so many; GAP_ENOTSUP: the driver made them unexportable; GAP_EDEVICE: it refuses, e.g. no descriptor is left.
  * On failure none is open. */
 GAP_API int gap_export(gap_heap *heap, gap_addr addr, unsigned first, unsigned count, gap_piece *out);
 
 /* Maps pieces of another process side by side.  The descriptors may be closed afterwards.  The memory is not part of any
- * figure: its owner counts it.  GAP_EINVAL: a size that is no multiple of 2 MiB; GAP_EDEVICE: no such memory, or of another card; GAP_ENOMEM: no addresses; GAP_ENOTSUP. */
+ * figure: its owner counts it.  GAP_EINVAL: a size that is no multiple of 2 MiB; GAP_EDEVICE: no such memory, or of another
+ * card; GAP_ENOMEM: no addresses; GAP_ENOTSUP. */
 GAP_API int gap_import(gap_heap *heap, int device, const gap_piece *pieces, unsigned count, gap_addr *base);
 /* Takes the mapping away; no work may use it any more.  GAP_ENOTMINE: gap_import did not make it. */
 GAP_API int gap_import_release(gap_heap *heap, gap_addr base);

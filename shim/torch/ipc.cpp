@@ -130,6 +130,12 @@ void close_all(std::vector<gap_piece> *pieces) {
   pieces->clear();
 }
 
+void set_patience(int socket) {
+  timeval seconds = {10, 0};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &seconds, sizeof seconds);
+  setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &seconds, sizeof seconds);
+}
+
 bool same_user(int peer) {
   ucred who = {};
   socklen_t length = sizeof who;
@@ -170,8 +176,7 @@ void Exports::serve(int listener) {
     if (peer < 0 && errno != EINTR && errno != ECONNABORTED && errno != EMFILE) return;
     if (peer < 0) continue;
     Descriptor closer(peer);
-    timeval patience = {10, 0}; /* one peer that says nothing must not keep the others waiting for ever */
-    setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    set_patience(peer);  // one peer that says nothing must not keep the others waiting for ever
     if (same_user(peer)) answer(peer);
   }
 }
@@ -312,6 +317,7 @@ std::vector<gap_piece> ask_owner(const Header &header) {
   socklen_t length = socket_name(header.pid, header.key, &name);
   Descriptor owner(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   std::vector<gap_piece> all;
+  set_patience(owner.get());  // a fork of the owner may hold the socket and never answer
   if (owner.get() < 0 || connect(owner.get(), reinterpret_cast<sockaddr *>(&name), length)) return all;
   for (uint32_t first = 0; first < header.pieces; first += kBatch) {
     Request request = {};

@@ -2,6 +2,7 @@
  *
  * An import is a window of addresses of its own with the other process's chunks side by side in it.  It belongs to no
  * strategy and to no figure: its owner counts the memory. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -80,6 +81,7 @@ static int export_one(void *arg, struct gap__dev *dev, gap_addr at, gap__chunk c
   piece->bytes = bytes;
   int rc = gap__dev_chunk_export(dev, chunk, &piece->fd);
   if (rc) call->at--;
+  else (void)fcntl(piece->fd, F_SETFD, FD_CLOEXEC);
   return rc;
 }
 
