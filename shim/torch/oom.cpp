@@ -66,6 +66,18 @@ std::string processes_on(int device) {
   return out.str();
 }
 
+// What private pools keep for themselves: torch counts it as allocated.
+uint64_t idle_in_pools(gap_heap *heap, int device) {
+  uint64_t bytes = 0;
+  auto add = [](void *sum, const gap_block *block) {
+    bool is_private = block->pool.first || block->pool.second;
+    if (is_private && block->state == GAP_BLOCK_IDLE) *static_cast<uint64_t *>(sum) += block->bytes;
+    return 0;
+  };
+  gap_walk(heap, device, add, &bytes);
+  return bytes;
+}
+
 }  // namespace
 
 // Throws.  The caller holds no lock.
@@ -85,13 +97,15 @@ void Allocator::out_of_memory(c10::DeviceIndex device, size_t bytes) {
     observer(device, static_cast<int64_t>(bytes), static_cast<size_t>(limit),
              static_cast<size_t>(usage.card_free_bytes));
 
+  uint64_t pooled = idle_in_pools(heap_, device), allocated = usage.live_bytes + pooled;
+  std::string pools = pooled ? "with " + format_size(pooled) + " allocated in private pools (e.g., CUDA Graphs), " : "";
   std::string allowed = usage.cap_bytes ? format_size(usage.cap_bytes) + " allowed; " : "";
   std::string diagnosis = explain(heap_, device);
   TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", format_size(bytes), ". GPU ",
                    static_cast<int>(device), " has a total capacity of ", format_size(usage.card_total_bytes),
                    " of which ", format_size(usage.card_free_bytes), " is free. ", processes_on(device), allowed,
-                   "Of the allocated memory ", format_size(usage.live_bytes), " is allocated by PyTorch, and ",
-                   format_size(usage.held_bytes - std::min(usage.held_bytes, usage.live_bytes)),
+                   "Of the allocated memory ", format_size(allocated), " is allocated by PyTorch, ", pools, "and ",
+                   format_size(usage.held_bytes - std::min(usage.held_bytes, allocated)),
                    " is reserved by PyTorch but unallocated.", diagnosis.empty() ? "" : "\ngapless: ", diagnosis);
 }
 

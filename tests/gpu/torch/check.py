@@ -25,7 +25,7 @@ KERNEL_FREE = {
     "graphs": ["checkpoint_restores_addresses"],
     "history": ["snapshot_without_history", "history", "ring_and_skipped_actions",
                 "context_of_what_is_given_back", "out_of_memory_entry", "trackers", "metadata"],
-    "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom"],
+    "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom", "out_of_memory_names_pools"],
 }
 
 

@@ -80,6 +80,25 @@ def test_use_on_oom():
     settle()
 
 
+def test_out_of_memory_names_pools():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        x = tensor(200 * MIB)
+    del x
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 10 * MIB) / total)
+    try:
+        tensor(150 * MIB)
+        raise AssertionError("served")
+    except torch.OutOfMemoryError as error:
+        assert "with 200.00 MiB allocated in private pools" in str(error), error
+        assert "pool" in str(error).split("gapless:")[1], error
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    del pool
+    settle()
+
+
 def test_flags_and_tag():
     pool = torch.cuda.MemPool()
     contiguous = 2
