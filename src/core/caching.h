@@ -52,6 +52,7 @@ struct caching_block {
 struct caching_page {
   gap__chunk chunk; /* 0: none */
   bool mapped;
+  bool kept; /* the driver would not take it back: held, under a hole */
 };
 
 struct caching_segment {
@@ -60,6 +61,7 @@ struct caching_segment {
   struct caching_page *pages; /* one physical handle each; NULL: one driver allocation */
   uint64_t page_bytes;
   uint64_t page_count, page_end; /* pages from page_end on were never used */
+  uint64_t kept_count;
 };
 
 struct caching_bin {
@@ -205,6 +207,7 @@ bool gap__caching_charge(struct gap__device *, uint64_t bytes);
 int gap__caching_expand(struct caching *, const struct caching_request *, uint32_t *block);
 int gap__caching_unmap(struct caching *, uint32_t block); /* what whole pages an idle block has go back to the driver */
 void gap__caching_drop_empty(struct caching *, uint32_t pool); /* segments without a page */
+int gap__caching_return_kept(struct caching *);                /* pages that the driver did not take back at first */
 
 /* caching_pages.c: the pages of one */
 int gap__caching_segment_open(struct caching *, const struct caching_request *, uint32_t *out);
@@ -213,8 +216,10 @@ struct caching_credit { /* held_bytes that were charged before anything was aske
   uint64_t bytes;
 };
 int gap__caching_pages_map(struct caching *, uint32_t segment, gap_addr, uint64_t bytes, struct caching_credit *);
-/* A page that the driver refuses to unmap or to take back is kept, held, for the next time that its addresses are mapped. */
-void gap__caching_pages_unmap(struct caching *, uint32_t segment, gap_addr, uint64_t bytes);
+/* A page that the driver refuses to unmap or to take back is kept, held, until its addresses are mapped again or everything
+ * idle is given back; the first refusal is returned. */
+int gap__caching_pages_unmap(struct caching *, uint32_t segment, gap_addr, uint64_t bytes);
+int gap__caching_pages_return(struct caching *, uint32_t segment); /* the kept ones */
 
 /* caching_ladder.c: what is tried when no idle block fits */
 int gap__caching_climb(struct caching *, struct caching_request *, uint32_t *block); /* its pool may become another */

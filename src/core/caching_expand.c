@@ -78,15 +78,15 @@ int gap__caching_expand(struct caching *c, const struct caching_request *request
 
 /* ---- giving back ---- */
 
-/* Idle memory is idle in stream order only: its last kernels may still run.  GAP_E... when the driver cannot say, as under
- * capture. */
+/* Idle memory is idle in stream order only: its last kernels may still run.  GAP_EAGAIN: nobody may wait for the stream
+ * while it is captured. */
 static int await(struct caching *c, gap_stream stream) {
   struct gap__dev *dev = c->dev->dev;
   gap__event event;
   bool capturing = false;
-  int known = gap__dev_stream_capturing(dev, stream, &capturing);
-  if (capturing || (known && known != GAP_ENOTSUP)) return GAP_EAGAIN;
-  int rc = gap__dev_event_create(dev, stream, &event);
+  int rc = gap__dev_stream_capturing(dev, stream, &capturing);
+  if (capturing) return GAP_EAGAIN;
+  if (!rc || rc == GAP_ENOTSUP) rc = gap__dev_event_create(dev, stream, &event);
   if (rc) return rc;
   rc = gap__dev_event_record(dev, event, stream);
   if (!rc) rc = gap__dev_event_wait(dev, event);
@@ -127,8 +127,11 @@ static void close_segment_of(struct caching *c, uint32_t hole) {
   gap__caching_segment_close(c, segment);
 }
 
-/* Is it all that the segment consists of? */
-static bool is_alone(const struct caching_block *block) { return !block->prev && !block->next; }
+/* A hole that is a whole segment, with no page left. */
+static bool is_empty(const struct caching *c, uint32_t hole) {
+  const struct caching_block *block = caching_block_at(c, hole);
+  return !block->prev && !block->next && !caching_segment_at(c, block->segment)->kept_count;
+}
 
 int gap__caching_unmap(struct caching *c, uint32_t index) {
   const struct caching_block *block = caching_block_at(c, index);
@@ -137,26 +140,26 @@ int gap__caching_unmap(struct caching *c, uint32_t index) {
   struct caching_span span = caching_whole_pages(segment, block);
   if (!span.bytes) return 0;
   int rc = await(c, bin->stream);
-  if (rc) return rc;
+  if (rc) return rc == GAP_EAGAIN ? 0 : rc; /* captured: the pages stay */
   uint32_t pages = 0;
   gap__caching_unshelve(c, index);
   rc = cut_out(c, index, span.addr - block->addr, span.bytes, &pages);
   if (rc) return rc;
   gap__caching_tell(c, pages, GAP_EVENT_SEGMENT_UNMAP);
-  gap__caching_pages_unmap(c, block->segment, span.addr, span.bytes);
+  rc = gap__caching_pages_unmap(c, block->segment, span.addr, span.bytes);
   c->stats.num_device_free++;
   caching_count(c->stats.reserved_bytes, bin->kind, -(int64_t)span.bytes);
   pages = gap__caching_merge(c, pages, GAP__BLOCK_HOLE);
   gap__caching_dig(c, pages);
-  if (is_alone(caching_block_at(c, pages))) close_segment_of(c, pages);
-  return 0;
+  if (is_empty(c, pages)) close_segment_of(c, pages);
+  return rc;
 }
 
 /* A hole of the bin that is a whole segment; 0: none. */
 static uint32_t find_empty(const struct caching *c, uint32_t bin) {
   const struct gap__tree *holes = &caching_bin_at(c, bin)->holes;
   uint32_t hole = gap__tree_first(holes, &c->blocks);
-  while (hole && !is_alone(caching_block_at(c, hole))) hole = gap__tree_next(holes, &c->blocks, hole);
+  while (hole && !is_empty(c, hole)) hole = gap__tree_next(holes, &c->blocks, hole);
   return hole;
 }
 
@@ -166,4 +169,18 @@ void gap__caching_drop_empty(struct caching *c, uint32_t pool) {
       for (uint32_t hole; (hole = find_empty(c, bin));) close_segment_of(c, hole);
     }
   }
+}
+
+int gap__caching_return_kept(struct caching *c) {
+  int rc = 0;
+  for (uint32_t at = gap__tree_first(&c->segment_tree, &c->segments), next; at; at = next) {
+    const struct caching_segment *segment = caching_segment_at(c, at);
+    next = gap__tree_next(&c->segment_tree, &c->segments, at);
+    if (!segment->kept_count) continue;
+    int one = gap__caching_pages_return(c, at);
+    if (!rc) rc = one;
+    uint32_t first = gap__addrmap_get(&c->map, segment->node.major);
+    if (caching_block_at(c, first)->state == GAP__BLOCK_HOLE && is_empty(c, first)) close_segment_of(c, first);
+  }
+  return rc;
 }

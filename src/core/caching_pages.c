@@ -60,16 +60,27 @@ int gap__caching_segment_open(struct caching *c, const struct caching_request *r
   return 0;
 }
 
-/* Back to the driver, as far as it takes it. */
-static void put_back(struct caching *c, struct caching_segment *segment, uint64_t at) {
+static void keep(struct caching_segment *segment, struct caching_page *page, bool kept) {
+  segment->kept_count += (uint64_t)kept - (uint64_t)page->kept;
+  page->kept = kept;
+}
+
+/* Back to the driver; what it does not take is kept. */
+static int put_back(struct caching *c, struct caching_segment *segment, uint64_t at) {
   struct caching_page *page = &segment->pages[at];
   struct gap__dev *dev = c->dev->dev;
-  if (!page->chunk) return;
-  if (page->mapped && !gap__dev_unmap(dev, segment->node.major + at * segment->page_bytes, segment->page_bytes))
+  int rc = 0;
+  if (!page->chunk) return 0;
+  if (page->mapped) rc = gap__dev_unmap(dev, segment->node.major + at * segment->page_bytes, segment->page_bytes);
+  if (!rc) {
     page->mapped = false;
-  if (page->mapped || gap__dev_chunk_release(dev, page->chunk)) return;
+    rc = gap__dev_chunk_release(dev, page->chunk);
+  }
+  keep(segment, page, rc != 0);
+  if (rc) return rc;
   page->chunk = 0;
   atomic_fetch_sub(&c->dev->held_bytes, segment->page_bytes);
+  return 0;
 }
 
 /* With all the pages that it still has. */
@@ -90,7 +101,10 @@ static void spend(struct caching *c, struct caching_credit *credit, uint64_t byt
 
 static int create_page(struct caching *c, struct caching_segment *segment, uint64_t at, struct caching_credit *credit) {
   struct caching_page *page = &segment->pages[at];
-  if (page->chunk) return 0; /* kept */
+  if (page->chunk) {
+    keep(segment, page, false);
+    return 0;
+  }
   int rc = gap__dev_chunk_create(c->dev->dev, segment->page_bytes, GAP__PLACE_DEVICE, &page->chunk);
   if (rc) page->chunk = 0;
   else spend(c, credit, segment->page_bytes);
@@ -124,8 +138,23 @@ int gap__caching_pages_map(struct caching *c, uint32_t index, gap_addr addr, uin
   return rc;
 }
 
-void gap__caching_pages_unmap(struct caching *c, uint32_t index, gap_addr addr, uint64_t bytes) {
+int gap__caching_pages_unmap(struct caching *c, uint32_t index, gap_addr addr, uint64_t bytes) {
   struct caching_segment *segment = caching_segment_at(c, index);
   uint64_t first = (addr - segment->node.major) / segment->page_bytes, end = first + bytes / segment->page_bytes;
-  for (uint64_t at = first; at < end; at++) put_back(c, segment, at);
+  int rc = 0;
+  for (uint64_t at = first; at < end; at++) {
+    int one = put_back(c, segment, at);
+    if (!rc) rc = one;
+  }
+  return rc;
+}
+
+int gap__caching_pages_return(struct caching *c, uint32_t index) {
+  struct caching_segment *segment = caching_segment_at(c, index);
+  int rc = 0;
+  for (uint64_t at = 0; at < segment->page_end && segment->kept_count; at++) {
+    int one = segment->pages[at].kept ? put_back(c, segment, at) : 0;
+    if (!rc) rc = one;
+  }
+  return rc;
 }

@@ -164,9 +164,10 @@ int gap__caching_release_all(struct caching *c, gap_pool_id only, bool capturing
   int rc = 0;
   if (!capturing) gap__caching_synchronize(c);
   if (all && !capturing) {
+    int kept = gap__caching_return_kept(c);
     int large = release_kind(c, CACHING_DEFAULT_POOL, GAP__KIND_LARGE);
     int small = release_kind(c, CACHING_DEFAULT_POOL, GAP__KIND_SMALL);
-    rc = large ? large : small;
+    rc = kept ? kept : large ? large : small;
   }
   for (uint32_t at = caching_pool_at(c, CACHING_DEFAULT_POOL)->next, next; at; at = next) {
     const struct caching_pool *pool = caching_pool_at(c, at);

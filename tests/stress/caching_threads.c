@@ -73,11 +73,10 @@ static void *disturb(void *arg) {
   return NULL;
 }
 
-static void threads(void **state) {
-  (void)state;
+static void play(const char *settings) {
   struct run run = {.set = gap__conf_new()};
   struct gap__dev *dev;
-  assert_int_equal(gap__conf_apply(run.set, GAP__CONF_RUNTIME, "test", "strategy:caching_allocator", NULL), 0);
+  assert_int_equal(gap__conf_apply(run.set, GAP__CONF_RUNTIME, "test", settings, NULL), 0);
   assert_int_equal(gap__sim_create(0, &(struct gap__sim_params){.total_bytes = 1024 * MIB}, &dev), 0);
   struct gap__heap_params params = {.devs = &dev, .dev_count = 1, .conf = gap__conf_values(run.set)};
   assert_int_equal(gap__heap_create(&params, &run.heap), 0);
@@ -103,7 +102,17 @@ static void threads(void **state) {
   gap__conf_free(run.set);
 }
 
+static void threads(void **state) {
+  (void)state;
+  play("strategy:caching_allocator");
+}
+
+static void threads_on_expandable_segments(void **state) {
+  (void)state;
+  play("strategy:caching_allocator,expandable_segments:True");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(threads), cmocka_unit_test(threads_on_expandable_segments)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
