@@ -6,6 +6,8 @@
 
 #define MADE_UP ((gap_stream)1 << 63) /* no driver hands out such a handle */
 #define SEGMENT_UNIT ((uint64_t)512)
+#define MAPPED_MOST ((uint64_t)4 << 40)
+#define ADDRESSES_END ((uint64_t)1 << 57)
 #define UNKNOWN_CARD ((uint64_t)1 << 40) /* so large that no segment reaches its end */
 
 static struct recorded_dev *of(struct gap__dev *dev) { return (struct recorded_dev *)dev; }
@@ -96,6 +98,12 @@ static const struct gap__hist_event *front_map(struct recorded_dev *dev, int *rc
   return NULL;
 }
 
+/* What no card can have mapped would take for ever to compare page by page. */
+static bool is_sane(const struct gap__hist_event *map, uint64_t reserved) {
+  return map->addr % GAP__PAGE == 0 && map->addr <= ADDRESSES_END && reserved <= ADDRESSES_END &&
+         map->size <= MAPPED_MOST;
+}
+
 /* A segment begins where the first of its pages was mapped. */
 static int reserve(struct gap__dev *base, uint64_t bytes, uint64_t align, gap_addr *out) {
   struct recorded_dev *dev = of(base);
@@ -104,7 +112,7 @@ static int reserve(struct gap__dev *base, uint64_t bytes, uint64_t align, gap_ad
   if (dev->failed) return GAP_EDEVICE;
   const struct gap__hist_event *at = front_map(dev, &rc);
   if (rc) return rc;
-  if (!at || at->addr % GAP__PAGE) return unexpected(dev, at, "begins a new segment of", at ? at->addr : 0, bytes);
+  if (!at || !is_sane(at, bytes)) return unexpected(dev, at, "begins a new segment of", at ? at->addr : 0, bytes);
   *out = at->addr;
   return 0;
 }
@@ -120,7 +128,7 @@ static int chunk_create(struct gap__dev *base, uint64_t bytes, enum gap__place p
   (void)place;
   if (dev->failed) return GAP_EDEVICE;
   const struct gap__hist_event *at = front_map(dev, &rc);
-  if (!rc && (!at || dev->created_bytes + bytes > at->size))
+  if (!rc && (!at || dev->created_bytes + bytes > at->size || at->size > MAPPED_MOST))
     rc = unexpected(dev, at, "maps at least", at ? at->addr : 0, dev->created_bytes + bytes);
   if (rc) {
     dev->created_bytes = 0;

@@ -471,7 +471,7 @@ static uint64_t stray_frees(const struct gap__hist_device *recorded) {
 static uint64_t stray_segments(const struct gap__history *history, uint32_t device) {
   const struct gap__hist_device *recorded = &history->devices[device];
   uint64_t strays = 0;
-  for (uint64_t i = 0; i < history->segment_count; i++) {
+  for (uint64_t i = 0; i < history->segment_count && strays <= STRAY_SEGMENTS_MAX; i++) {
     const struct gap__hist_segment *segment = &history->segments[i];
     bool made = segment->device != (int)device;
     for (uint64_t at = 0; at < recorded->event_count && !made; at++) {
