@@ -72,25 +72,23 @@ static int free_elsewhere(struct gap__device *dev, const struct gap__policy *cur
   return rc;
 }
 
-static inline int free_by_current(struct gap__device *dev, gap_addr addr) {
-  const struct gap__policy *policy = heap_current(dev);
-  return policy->free(heap_state_of(dev, policy), addr);
-}
-
-/* The first device's current strategy has said GAP_ENOTMINE. */
+/* The first device's current strategy has said GAP_ENOTMINE.  Another may be current by now, so it is asked once more. */
 static __attribute__((noinline)) int free_anywhere(gap_heap *heap, gap_addr addr) {
   int rc = GAP_ENOTMINE;
   for (int i = 0; i < heap->device_count && rc == GAP_ENOTMINE; i++) {
     struct gap__device *dev = &heap->devices[i].base;
-    if (i > 0) rc = free_by_current(dev, addr);
-    if (rc == GAP_ENOTMINE) rc = free_elsewhere(dev, heap_current(dev), addr);
+    const struct gap__policy *policy = heap_current(dev);
+    rc = policy->free(heap_state_of(dev, policy), addr);
+    if (rc == GAP_ENOTMINE) rc = free_elsewhere(dev, policy, addr);
   }
   return rc;
 }
 
 int gap__heap_free(gap_heap *heap, gap_addr addr) {
   if (!addr) return 0;
-  int rc = free_by_current(&heap->devices[0].base, addr);
+  struct gap__device *first = &heap->devices[0].base;
+  const struct gap__policy *policy = heap_current(first);
+  int rc = policy->free(heap_state_of(first, policy), addr);
   return __builtin_expect(rc != GAP_ENOTMINE, 1) ? rc : free_anywhere(heap, addr);
 }
 
