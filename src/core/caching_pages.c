@@ -127,11 +127,11 @@ int gap__caching_pages_map(struct caching *c, uint32_t index, gap_addr addr, uin
   uint64_t first = (addr - segment->node.major) / segment->page_bytes, end = first + bytes / segment->page_bytes;
   uint64_t created = first;
   int rc = 0;
-  if (end > segment->page_end) segment->page_end = end;
   while (!rc && created < end) {
     rc = create_page(c, segment, created, credit);
     created += rc == 0;
   }
+  if (created > segment->page_end) segment->page_end = created;
   for (uint64_t at = first; at < end && !rc; at++) rc = map_page(c, segment, at);
   if (!rc) rc = gap__dev_set_access(c->dev->dev, addr, bytes);
   for (uint64_t at = first; at < created && rc; at++) put_back(c, segment, at);
