@@ -152,9 +152,14 @@ GAP_API int gap_free_on(gap_heap *heap, gap_addr addr, gap_stream stream);
 /* Work queued on `stream` up to the block's free uses it too: the memory is reused only after that work has ended.
  * Errors as gap_free. */
 GAP_API int gap_record_stream(gap_heap *heap, gap_addr addr, gap_stream stream);
-/* Call before a stream is destroyed: its idle memory becomes anybody's when the work queued so far has ended, and its handle,
- * which the driver may give to a new stream, is forgotten.  Live blocks of the stream stay valid and may still be freed.
- * Where a program does not call this, the heap finds out by the stream's id, later. */
+/* Call before a stream is destroyed, when all its work is queued: its idle memory becomes anybody's when that work has ended, and
+ * its handle, which the driver may give to a new stream at once, is forgotten.  Live blocks of the stream stay valid and may
+ * still be freed, at any time.
+ * The CUDA driver crashes when it is called with a handle that names nothing, and to learn when memory is out of use it must
+ * be called with the handles of streams that used it: do not leave this out for a stream that was given to gap_alloc,
+ * gap_free_on or gap_record_stream.  (A handle that names a new stream meanwhile is noticed by its id; the new stream
+ * may then have been given memory that the old one still uses.)  Per-thread default streams are retired by themselves when
+ * their thread ends. */
 GAP_API int gap_retire_stream(gap_heap *heap, int device, gap_stream stream);
 
 /* ---- One line: the default heap, shaped like the driver's calls ---- */
