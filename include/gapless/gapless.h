@@ -225,7 +225,8 @@ GAP_API int gap_conf_value(gap_heap *heap, const char *key, char *text, size_t b
 /* ---- Callbacks: one of each a heap; NULL takes it away ---- */
 
 /* A request of `bytes` found no memory on any rung.  Return 1 when something was freed: the ladder is tried once more; 0: fail.
- * Called in the requesting thread, without locks: it may call anything but gap_heap_destroy. */
+ * Called in the requesting thread, without locks: it may call anything but gap_heap_destroy.  It is not called again for
+ * requests that it makes of the same heap: those fail at once where memory is out. */
 typedef int (*gap_oom_fn)(void *arg, int device, gap_stream stream, uint64_t bytes);
 GAP_API int gap_set_oom(gap_heap *heap, gap_oom_fn fn, void *arg);
 

@@ -63,14 +63,33 @@ int gap_enable_peer(gap_heap *heap, int device, int peer) { return gap__heap_ena
 
 /* ---- callbacks ---- */
 
+/* The heaps whose callback this thread is inside, innermost first: a request made there that fails must not ask again,
+ * without end. */
+struct asking {
+  const struct gap__client *client;
+  const struct asking *outer;
+};
+static _Thread_local const struct asking *asking;
+
+static bool is_asking(const struct gap__client *client) {
+  const struct asking *at = asking;
+  while (at && at->client != client) at = at->outer;
+  return at != NULL;
+}
+
 /* The core asks with a bool, the program answers with an int. */
 static bool ask_program(void *arg, int device, gap_stream stream, uint64_t bytes) {
   struct gap__client *client = arg;
+  if (is_asking(client)) return false;
   gap__lock(&client->lock);
   gap_oom_fn oom = client->oom;
   void *oom_arg = client->oom_arg;
   gap__unlock(&client->lock);
-  return oom && oom(oom_arg, device, stream, bytes) != 0;
+  struct asking here = {client, asking};
+  asking = &here;
+  bool freed = oom && oom(oom_arg, device, stream, bytes) != 0;
+  asking = here.outer;
+  return freed;
 }
 
 int gap_set_oom(gap_heap *heap, gap_oom_fn fn, void *arg) {

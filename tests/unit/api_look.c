@@ -347,11 +347,46 @@ static void out_of_memory(void **state) {
   }
 }
 
+struct asker {
+  gap_heap *heaps[2];
+  int calls[2];
+};
+
+/* Asks the heap that is out of memory, and the other one, whose callback is this one too. */
+static int ask_for_more(void *arg, int device, gap_stream stream, uint64_t bytes) {
+  struct asker *asker = arg;
+  gap_addr addr;
+  int which = bytes == 80 * MIB;
+  (void)device;
+  assert_true(asker->calls[which]++ < 2);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(gap_alloc(asker->heaps[i], 0, stream, i ? 80 * MIB : 70 * MIB, &addr), GAP_ENOMEM);
+  return 0;
+}
+
+/* Requests made inside a callback do not lead into it again. */
+static void out_of_memory_inside(void **state) {
+  (void)state;
+  struct asker asker = {.calls = {0, 0}};
+  gap_addr addr;
+  for (int i = 0; i < 2; i++) {
+    asker.heaps[i] = api_open(GAP_BACKEND_SIM, 0, "max_memory:60MiB");
+    assert_int_equal(gap_set_oom(asker.heaps[i], ask_for_more, &asker), 0);
+  }
+  for (int i = 1; i <= 2; i++) {
+    assert_int_equal(gap_alloc(asker.heaps[0], 0, 8, 70 * MIB, &addr), GAP_ENOMEM);
+    assert_int_equal(asker.calls[0], i);
+    assert_int_equal(asker.calls[1], i);
+  }
+  for (int i = 0; i < 2; i++) api_close(asker.heaps[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(usage_adds_up), cmocka_unit_test(torch_names), cmocka_unit_test(one_by_one),
-      cmocka_unit_test(document),      cmocka_unit_test(walk),        cmocka_unit_test(texts),
-      cmocka_unit_test(out_of_memory),
+      cmocka_unit_test(usage_adds_up), cmocka_unit_test(torch_names),
+      cmocka_unit_test(one_by_one),    cmocka_unit_test(document),
+      cmocka_unit_test(walk),          cmocka_unit_test(texts),
+      cmocka_unit_test(out_of_memory), cmocka_unit_test(out_of_memory_inside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
