@@ -73,9 +73,9 @@ void gap__caching_stats(struct gap__policy_state *state, struct gap__stats *out)
   gap__lock(&c->lock);
   struct idle_tally tally = tally_idle(c);
   add_counters(out, &c->stats);
+  out->max_split_size = max_split ? max_split : c->stats.max_split_size; /* a setting: one value, no sum */
   out->metadata_bytes += (int64_t)metadata_bytes(c);
   gap__unlock(&c->lock);
-  out->max_split_size = max_split ? max_split : c->stats.max_split_size; /* a setting: one value, no sum */
   out->idle_returnable_bytes += (int64_t)tally.returnable;
   out->idle_stuck_bytes += (int64_t)tally.stuck;
   out->idle_extents += (int64_t)tally.count;
