@@ -418,6 +418,47 @@ static void test_parameters(void **state) {
                    GAP_EINVAL);
 }
 
+/* Two cards of one heap never hand out the same address: frees name nothing but the address. */
+static void test_cards_share_no_address(void **state) {
+  (void)state;
+  enum { CARDS = 64, TIMES = 4 };
+  static struct gap__dev *cards[CARDS];
+  static gap_addr at[CARDS][2 * TIMES];
+  for (int i = 0; i < CARDS; i++) {
+    assert_int_equal(gap__sim_create(i, &(struct gap__sim_params){.total_bytes = 80 * GIB}, &cards[i]), 0);
+    for (int k = 0; k < TIMES; k++) {
+      at[i][2 * k] = window(cards[i], 32 * GIB);
+      assert_int_equal(gap__dev_segment_alloc(cards[i], 16 * GIB, &at[i][2 * k + 1]), 0);
+    }
+  }
+  for (int i = 0; i < CARDS; i++)
+    for (int k = 0; k < 2 * TIMES; k++)
+      for (int other = 0; other < CARDS; other++)
+        for (int l = 0; l < 2 * TIMES && other != i; l++)
+          if (at[i][k] < at[other][l] + 32 * GIB && at[other][l] < at[i][k] + 32 * GIB && k % 2 == l % 2)
+            fail_msg("cards %d and %d share 0x%llx", i, other, (unsigned long long)at[i][k]);
+  for (int i = 0; i < CARDS; i++) gap__dev_destroy(cards[i]);
+}
+
+/* A card's segments come again from the beginning of its own part of the addresses. */
+static void test_segments_stay_in_their_part(void **state) {
+  (void)state;
+  struct gap__dev *cards[2];
+  gap_addr least[2] = {UINT64_MAX, UINT64_MAX}, most[2] = {0, 0};
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(gap__sim_create(i, &(struct gap__sim_params){.total_bytes = 80 * GIB}, &cards[i]), 0);
+    for (int k = 0; k < 40; k++) {
+      gap_addr addr;
+      assert_int_equal(gap__dev_segment_alloc(cards[i], 16 * GIB, &addr), 0);
+      if (addr < least[i]) least[i] = addr;
+      if (addr > most[i]) most[i] = addr;
+      assert_int_equal(gap__dev_segment_free(cards[i], addr), 0);
+    }
+    gap__dev_destroy(cards[i]);
+  }
+  assert_true(most[0] + 16 * GIB <= least[1]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_idle_prices),
@@ -439,6 +480,8 @@ int main(void) {
       cmocka_unit_test(test_segment_free_waits_once),
       cmocka_unit_test(test_recycled_streams_are_others),
       cmocka_unit_test(test_walk),
+      cmocka_unit_test(test_cards_share_no_address),
+      cmocka_unit_test(test_segments_stay_in_their_part),
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_parameters),
   };

@@ -14,9 +14,15 @@ static struct sim_mapping *mapping_at(struct sim *sim, uint32_t index) { return 
 
 static double pin_cost(uint64_t bytes) { return PIN_US_PER_MIB * (double)bytes / (1 << 20); }
 
+/* One address never names two cards: 8 begin 8 TiB apart, further ones 1 TiB behind these. */
+static gap_addr first_window(const struct sim *sim) {
+  gap_addr ordinal = (gap_addr)sim->dev.ordinal;
+  return WINDOWS_FIRST + ((ordinal & 7) << 43) + ((ordinal >> 3 & 7) << 40);
+}
+
 /* Recorded segments may lie where windows would: those are stepped over. */
 static gap_addr find_window(struct sim *sim, uint64_t bytes, uint64_t align) {
-  gap_addr first = WINDOWS_FIRST + ((gap_addr)(sim->dev.ordinal & 7) << 43); /* one address never names two cards */
+  gap_addr first = first_window(sim);
   gap_addr addr = gap__space_find(&sim->space, first, WINDOWS_END, bytes, align), taken;
   while (addr && (taken = gap__space_first(&sim->space, addr, bytes)) != 0) {
     gap_addr after = taken + mapping_at(sim, gap__space_at(&sim->space, taken))->bytes;

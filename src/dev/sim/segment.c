@@ -1,15 +1,28 @@
 /* Segments of the simulated card: address and memory in one call, as cudaMalloc gives them. */
 #include "dev/sim/state.h"
 
-/* Own addresses rise from here and begin again at the end; recorded ones may lie anywhere. */
+/* Own addresses rise from the beginning of a part and begin again at its end; recorded ones may lie anywhere. */
 #define SEGMENTS_FIRST ((gap_addr)0x700000000000)
 #define SEGMENTS_END ((gap_addr)0x7fff00000000)
+#define PART_BYTES ((SEGMENTS_END - SEGMENTS_FIRST) / 64)
+
+struct part {
+  gap_addr first, end;
+};
+static const struct part everywhere = {SEGMENTS_FIRST, SEGMENTS_END};
+
+/* Each of 64 cards has a part of its own, so that one address never names two; a card that is larger has all of them. */
+static struct part part_of(const struct sim *sim) {
+  if (sim->params.total_bytes > PART_BYTES) return everywhere;
+  gap_addr first = SEGMENTS_FIRST + ((gap_addr)sim->dev.ordinal & 63) * PART_BYTES;
+  return (struct part){first, first + PART_BYTES};
+}
 
 static struct sim_mapping *mapping_at(struct sim *sim, uint32_t index) { return gap__slab_at(&sim->mappings, index); }
 
-/* The first free place from `first` on, below SEGMENTS_END, or 0. */
-static gap_addr find_place(struct sim *sim, gap_addr first, uint64_t bytes) {
-  for (gap_addr addr = first; addr < SEGMENTS_END && bytes <= SEGMENTS_END - addr;) {
+/* The first free place of the part, or 0. */
+static gap_addr find_place(struct sim *sim, struct part part, uint64_t bytes) {
+  for (gap_addr addr = part.first; addr < part.end && bytes <= part.end - addr;) {
     gap_addr taken = gap__space_first(&sim->space, addr, bytes);
     if (taken == 0) return addr;
     addr = taken + mapping_at(sim, gap__space_at(&sim->space, taken))->bytes;
@@ -22,12 +35,19 @@ static bool is_free(struct sim *sim, gap_addr addr, uint64_t bytes) {
   return gap__space_find(&sim->space, addr, addr + bytes, bytes, GAP__PAGE) == addr; /* in no window either */
 }
 
+/* Behind the last one, else anywhere in the card's part, else anywhere. */
+static gap_addr find_own_place(struct sim *sim, uint64_t bytes) {
+  struct part part = part_of(sim), rest = {sim->segment_cursor ? sim->segment_cursor : part.first, part.end};
+  gap_addr addr = find_place(sim, rest, bytes);
+  if (addr == 0) addr = find_place(sim, part, bytes);
+  return addr ? addr : find_place(sim, everywhere, bytes);
+}
+
 static int choose_place(struct sim *sim, uint64_t bytes, gap_addr *out) {
   gap_addr fed = sim->segment_next;
   sim->segment_next = 0;
   if (fed && !is_free(sim, fed, bytes)) return GAP_EINVAL;
-  gap_addr addr = fed ? fed : find_place(sim, sim->segment_cursor ? sim->segment_cursor : SEGMENTS_FIRST, bytes);
-  if (addr == 0) addr = find_place(sim, SEGMENTS_FIRST, bytes);
+  gap_addr addr = fed ? fed : find_own_place(sim, bytes);
   if (addr == 0) return GAP_ENOMEM;
   if (!fed) sim->segment_cursor = addr + bytes;
   *out = addr;
