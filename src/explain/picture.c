@@ -60,12 +60,12 @@ static uint32_t find_block(const struct gap__picture *picture, uint64_t addr) {
   return index && gap__picture_block_at(picture, index)->node.major == addr ? index : 0;
 }
 
-/* A block that would lie over another or outside of every segment is left out. */
+/* A block that has no bytes, or would lie over another or outside of every segment, is left out. */
 static int insert_block(struct gap__picture *picture, uint64_t addr, uint64_t bytes, uint32_t stack, bool pending) {
   struct gap__picture_segment *segment = gap__picture_segment_of(picture, addr);
   uint32_t next = gap__tree_at_least(&picture->blocks, &picture->slab, addr, 0);
   uint32_t last = gap__tree_below(&picture->blocks, &picture->slab, addr, 0);
-  if (!segment || bytes > segment->bytes - (addr - segment->addr)) return 0;
+  if (!segment || bytes == 0 || bytes > segment->bytes - (addr - segment->addr)) return 0;
   if (next && gap__picture_block_at(picture, next)->node.major - addr < bytes) return 0;
   if (last && addr - gap__picture_block_at(picture, last)->node.major < gap__picture_block_at(picture, last)->bytes)
     return 0;

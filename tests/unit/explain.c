@@ -323,6 +323,22 @@ static void contradictions_are_told(void **state) {
   scene_free(scene);
 }
 
+/* Nothing is found again and again where it begins. */
+static void a_live_block_without_bytes(void **state) {
+  (void)state;
+  struct scene *scene = comb();
+  settle(scene);
+  uint64_t i = 0;
+  while (!scene->blocks[i].state) i++;
+  scene->blocks[i].size = 0;
+  scene->subject.history = &scene->history;
+  assert_int_equal(gap__subject_study(&scene->subject), 0);
+  assert_int_equal(scene->subject.verdict, GAP_EXPLAIN_CONTRADICTORY);
+  const struct gap__figures *figures = &scene->subject.figures;
+  assert_int_equal(figures->held, figures->live + figures->pending + figures->idle);
+  scene_free(scene);
+}
+
 /* ---- a size that can no longer be had ------------------------------------------------------------------------------ */
 
 static void a_size_is_lost_and_comes_back(void **state) {
@@ -515,6 +531,7 @@ int main(void) {
       cmocka_unit_test(the_moment_of_the_refusal),
       cmocka_unit_test(states_without_a_refusal),
       cmocka_unit_test(contradictions_are_told),
+      cmocka_unit_test(a_live_block_without_bytes),
       cmocka_unit_test(a_size_is_lost_and_comes_back),
       cmocka_unit_test(the_quick_way_agrees_with_the_slow_one),
       cmocka_unit_test(advice_says_what_the_replays_say),
