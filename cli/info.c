@@ -28,7 +28,8 @@ static void print_cards(void) {
 
 static int run(int argc, char **argv) {
   if (argc > 1) return usage_error("info", "unexpected argument \"%s\"", argv[1]);
-  printf("gapless %s\n\nbackends: sim (a simulated card), host (real bytes in host memory)\n", gap_version());
+  printf("gapless %s\n\nbackends: sim (a simulated card), host (real bytes in host memory), cuda (NVIDIA cards)\n",
+         gap_version());
   fputs("policies of replay:", stdout);
   for (int i = 0; i < GAP_POLICY_COUNT; i++) printf(" %s", gap_policy_name((enum gap_policy)i));
   fputs("\n\ncards that replay --card knows:\n", stdout);
