@@ -19,8 +19,9 @@ ALLOWED = {
     "api": {"base", "dev", "conf", "core"},
     "replay": {"base", "dev", "conf", "core", "trace"},
     "explain": {"base", "dev", "conf", "core", "trace", "replay"},
-    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "api"},
-    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "api", "toolsapi"},
+    "tune": {"base", "dev", "conf", "core", "trace", "replay"},
+    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "tune", "api"},
+    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "tune", "api", "toolsapi"},
 }
 LIBRARY = {"base", "dev", "conf", "core", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other
