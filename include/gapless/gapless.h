@@ -98,7 +98,7 @@ typedef enum gap_backend {
 
 enum {
   GAP_HEAP_NO_ENVIRONMENT = 1, /* ignore PYTORCH_CUDA_ALLOC_CONF, GAPLESS_CONF and the like */
-  GAP_HEAP_NO_THREAD = 2       /* start no page maker thread, whatever the configuration says */
+  GAP_HEAP_NO_THREAD = 2       /* start no thread: no pages ahead of need, nothing given back without a call */
 };
 
 typedef struct gap_heap_options {
@@ -200,8 +200,8 @@ GAP_API int gap_pool_release(gap_heap *heap, int device, gap_pool_id id);
 GAP_API int gap_set_cap(gap_heap *heap, int device, uint64_t bytes);
 /* The same as a share of the card's memory, 0 (nothing) to 1. */
 GAP_API int gap_set_fraction(gap_heap *heap, int device, double fraction);
-/* Driver-free memory that is left to other programs on the card; idle memory is given back at once where it is less.  Unless set,
- * by this call or the configuration: where there is no cap 512 MiB, at most a sixteenth of the card, else 0. */
+/* Driver-free memory that is left to other programs on the card; idle memory is given back at once where it is less, and within
+ * half a second when other programs take more.  Unless set, by this call or the configuration: where there is no cap 512 MiB, at most a sixteenth of the card, else 0. */
 GAP_API int gap_set_reserve(gap_heap *heap, int device, uint64_t bytes);
 /* Gives idle memory back to the driver, as empty_cache does; of one pool, or ({0, 0}) of the default pool, of shared and of released
  * ones.  A private pool in use keeps its own.  Waits only for work that still uses it.  `returned`, bytes given back, may be

@@ -38,7 +38,7 @@ int gap__client_conf_values(const struct gap__conf_set *set, struct gap__conf *o
 
 /* Keys that no code stands behind yet, where a source from `weakest` on wants something of them. */
 static void say_what_waits(const struct gap__conf_set *set, enum gap__conf_source weakest) {
-  static const char *const keys[] = {"convert", "trim_after_ms", "overflow", "tiers", "plan", "trace", "scrub"};
+  static const char *const keys[] = {"convert", "overflow", "tiers", "plan", "trace", "scrub"};
   for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++) {
     uint32_t option = 0;
     const char *variable;

@@ -83,6 +83,11 @@ void gap__lane_close_epoch(struct gap__lane *lane) {
   gap__unlock(&lane->lock);
 }
 
+void gap__lane_begin_epoch_locked(struct gap__lane *lane) {
+  if (needs_event(lane)) gap__lane_close_epoch_locked(lane);
+  else next_epoch(lane);
+}
+
 void gap__lane_poll(struct gap__lane *lane) {
   while (lane->mark_count) {
     int rc = gap__dev_event_query(lane->owner->dev, first_mark(lane)->event);

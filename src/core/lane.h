@@ -73,6 +73,9 @@ void gap__lane_end_stream(struct gap__policy_state *, gap_stream, uint64_t threa
 void gap__lane_close_epoch(struct gap__lane *);
 /* The same with the lane lock held by the caller. */
 void gap__lane_close_epoch_locked(struct gap__lane *);
+/* What is freed from here on carries a later epoch than what was freed before, unless the open one cannot be closed.  The lane
+ * lock is held. */
+void gap__lane_begin_epoch_locked(struct gap__lane *);
 /* Asks the driver which closed epochs have completed. */
 void gap__lane_poll(struct gap__lane *);
 /* Blocks until `epoch` has completed; closes it first if it is open.  Counted as a stall if it had to wait. */

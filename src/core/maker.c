@@ -15,6 +15,7 @@
 #include "core/limit.h"
 #include "core/place.h"
 #include "core/supply.h"
+#include "core/watch.h"
 
 enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 2 }; /* ahead: half of what is held */
 #define KEEP_GOING_NS 200000000ull /* 200 ms after the last growth */
@@ -121,6 +122,7 @@ static void *maker_main(void *arg) {
     if (s->maker_stop) break;
     pthread_mutex_unlock(&s->maker_mutex);
     gap__maker_step(s);
+    gap__watch_step(s);
     pthread_mutex_lock(&s->maker_mutex);
   }
   pthread_mutex_unlock(&s->maker_mutex);

@@ -17,6 +17,7 @@
 #include "core/reclaim.h"
 #include "core/supply.h"
 #include "core/tally.h"
+#include "core/watch.h"
 
 #define COLD __attribute__((noinline, cold))
 enum { CREDIT_RETRY = 255, RANGES_MAX = 65536, CHUNKS_MAX = 1 << 22, MAPPINGS_MAX = 1 << 24, USES_MAX = 1 << 22,
@@ -352,6 +353,11 @@ static int create(struct gap__device *device, struct gap__policy_state **out) {
   return 0;
 }
 
+static void tick(struct gap__policy_state *s) {
+  gap__maker_step(s);
+  gap__watch_step(s);
+}
+
 static void reset(struct gap__policy_state *s, bool peaks, bool accumulated) {
   gap__lock(&s->lock);
   gap__tally_reset(s, peaks, accumulated);
@@ -381,5 +387,5 @@ const struct gap__policy gap__policy_gapless = {
     .find = gap__figures_find,
     .check = gap__check,
     .renew_access = gap__peer_renew_access,
-    .tick = gap__maker_step,
+    .tick = tick,
 };

@@ -207,6 +207,16 @@ struct gap__pool {
   bool shared; /* its idle pages serve everybody */
 };
 
+#define GAP__WATCH_NOTES 8u
+struct gap__watch { /* of the one thread that steps it, and of the device lock */
+  uint64_t due_ns; /* the next look */
+  uint32_t count;
+  struct gap__watch_note {
+    uint64_t ns;
+    uint32_t epoch; /* the newest one then */
+  } notes[GAP__WATCH_NOTES]; /* in order of time */
+};
+
 struct gap__policy_state {
   struct gap__device *device;
   struct gap__dev *dev;
@@ -250,6 +260,7 @@ struct gap__policy_state {
   pthread_t maker_thread;
   pthread_mutex_t maker_mutex;
   pthread_cond_t maker_wake;
+  struct gap__watch watch;
   int64_t thrash;              /* pages stolen of late: limit.c */
   int64_t thrash_stolen, thrash_allocated; /* totals when it was last reckoned */
   uint64_t driver_limit;       /* pages that could be held when the driver was last asked */

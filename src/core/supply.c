@@ -112,9 +112,9 @@ static uint32_t takeable(const struct gap__policy_state *s, const struct gap__ra
   return pages;
 }
 
-/* Takes up to `want` pages with epochs up to `epoch` from one end of an idle block; the chunks go to the scratch's loot.
- * Returns pages. */
-static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, uint32_t epoch,
+/* Takes up to `want` pages with epochs up to `epoch` from one end of an idle block, or from its inside too; the chunks go to the
+ * scratch's loot.  Returns pages. */
+static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, uint32_t epoch, bool inside,
                           uint32_t *loot_count) {
   struct gap__lane *owner = v->arena->lane;
   const struct gap__block *b = gap__block(owner, v->block);
@@ -123,7 +123,10 @@ static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, u
   bool hole_before = b->prev && gap__block(owner, b->prev)->state == GAP__HOLE && b->off == w.from << GAP__PAGE_UNIT_SHIFT;
   bool high = !hole_before && (range->stamp[w.to - 1] <= range->stamp[w.from] ||
                                (b->next && gap__block(owner, b->next)->state == GAP__HOLE));
-  uint32_t taken = 0, loot_before = *loot_count;
+  uint32_t taken = 0, skipped = 0, loot_before = *loot_count;
+  while (inside && w.from + skipped < w.to && !takeable(s, range, w, high ? w.to - 1 - skipped : w.from + skipped, high, epoch))
+    skipped++;
+  w = high ? (struct whole){w.from, w.to - skipped} : (struct whole){w.from + skipped, w.to};
   while (taken < want && w.from + taken < w.to && *loot_count < LOOT_MAX) {
     uint32_t page = high ? w.to - 1 - taken : w.from + taken;
     uint32_t pages = takeable(s, range, w, page, high, epoch);
@@ -174,7 +177,7 @@ static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane,
       if (!order_behind(lane, owner)) continue;
       ordered = owner;
     }
-    taken += take_from(s, v, want - taken, epoch, loot_count);
+    taken += take_from(s, v, want - taken, epoch, false, loot_count);
   }
   unlock_all(s);
   return taken;
@@ -527,7 +530,7 @@ static uint64_t release_loot(struct gap__policy_state *s, uint32_t count, bool w
   return pages;
 }
 
-uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, bool wait) {
+static uint64_t trim(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, uint32_t epoch, bool wait) {
   uint64_t total = give_loose(s, wait);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     if (!in_scope(lane, pool)) continue;
@@ -545,7 +548,7 @@ uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, ui
       }
       uint64_t taken = 0;
       for (uint32_t i = 0; i < victims && taken < excess; i++)
-        taken += take_from(s, &s->scratch->victims[i], (uint32_t)(excess - taken), UINT32_MAX, &count);
+        taken += take_from(s, &s->scratch->victims[i], (uint32_t)(excess - taken), epoch, epoch != UINT32_MAX, &count);
       gap__unlock(&lane->lock);
       uint64_t released = release_loot(s, count, wait);
       total += released;
@@ -554,3 +557,9 @@ uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, ui
   }
   return total;
 }
+
+uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, bool wait) {
+  return trim(s, pool, keep_pages, UINT32_MAX, wait);
+}
+
+uint64_t gap__trim_old(struct gap__policy_state *s, uint32_t epoch) { return trim(s, NULL, 0, epoch, false); }

@@ -130,9 +130,9 @@ static void without_effect(void **state) {
   (void)state;
   struct api_log log;
   api_listen(&log);
-  gap_heap *heap = api_open(GAP_BACKEND_SIM, 0, "trim_after_ms:50,grow_limit:1.1");
+  gap_heap *heap = api_open(GAP_BACKEND_SIM, 0, "scrub:True,grow_limit:1.1");
   assert_int_equal(log.count, 1);
-  assert_non_null(strstr(log.lines, "options.conf: trim_after_ms:50"));
+  assert_non_null(strstr(log.lines, "options.conf: scrub:True"));
   api_listen(&log);
   assert_int_equal(gap_configure(heap, "convert:off,nmalloc:2"), 0); /* as it is anyway */
   assert_int_equal(log.count, 0);
