@@ -11,10 +11,13 @@ struct finder {
   struct gap__map open; /* address -> life */
 };
 
+/* No device has more; what a contradictory file says beyond it is cut, so that sums do not overflow. */
+#define BYTES_MAX ((uint64_t)16 << 40)
+
 static struct gap__life *add(struct finder *finder, uint64_t addr, uint64_t bytes, uint32_t born) {
   struct gap__life *life = &finder->lives->at[finder->lives->count];
   *life = (struct gap__life){.addr = addr,
-                             .bytes = bytes,
+                             .bytes = bytes < BYTES_MAX ? bytes : BYTES_MAX,
                              .born = born,
                              .let_go = GAP__LIFE_NEVER,
                              .gone = GAP__LIFE_NEVER,

@@ -84,17 +84,18 @@ static void count_segments(struct gap__subject *subject) {
   }
 }
 
-/* The most that was held at a time, by the events; what is held at the end where they do not tell. */
+/* The most that was held at a time, by the events; what is held at the end where they do not tell.  Sums may wrap around:
+ * where a file contradicts itself sizes are anything, and less than nothing is held. */
 static uint64_t most_held(const struct gap__subject *subject) {
   const struct gap__hist_device *from = &subject->history->devices[subject->device];
-  int64_t now = (int64_t)held_on(subject->history, subject->device), most = now;
+  uint64_t now = held_on(subject->history, subject->device), most = now;
   for (uint64_t i = from->event_count; i-- > 0;) {
     uint8_t action = from->events[i].action;
-    if (action == GAP__ACT_SEGMENT_ALLOC || action == GAP__ACT_SEGMENT_MAP) now -= (int64_t)from->events[i].size;
-    if (action == GAP__ACT_SEGMENT_FREE || action == GAP__ACT_SEGMENT_UNMAP) now += (int64_t)from->events[i].size;
-    if (now > most) most = now;
+    if (action == GAP__ACT_SEGMENT_ALLOC || action == GAP__ACT_SEGMENT_MAP) now -= from->events[i].size;
+    if (action == GAP__ACT_SEGMENT_FREE || action == GAP__ACT_SEGMENT_UNMAP) now += from->events[i].size;
+    if ((int64_t)now > (int64_t)most) most = now;
   }
-  return (uint64_t)most;
+  return most;
 }
 
 static int look_for_size(struct gap__subject *subject) {

@@ -339,6 +339,24 @@ static void a_live_block_without_bytes(void **state) {
   scene_free(scene);
 }
 
+/* Sums do not overflow; the sanitizer would say so. */
+static void sizes_that_no_device_has(void **state) {
+  (void)state;
+  struct scene *scene = scene_new();
+  for (uint64_t i = 0; i < 3; i++) {
+    event(scene, GAP__ACT_SEGMENT_FREE, BASE + i * GIB, INT64_MAX, 0);
+    put(scene, BASE, INT64_MAX, 0);
+    put(scene, BASE + GIB, MIB, 0);
+    drop(scene, BASE + GIB);
+    drop(scene, BASE);
+  }
+  const struct gap__subject *subject = study(scene);
+  assert_int_equal(subject->verdict, GAP_EXPLAIN_CONTRADICTORY);
+  assert_true(subject->lives.count == 6);
+  for (uint32_t i = 0; i < 6; i++) assert_true(subject->lives.at[i].bytes <= (uint64_t)16 << 40);
+  scene_free(scene);
+}
+
 /* ---- a size that can no longer be had ------------------------------------------------------------------------------ */
 
 static void a_size_is_lost_and_comes_back(void **state) {
@@ -532,6 +550,7 @@ int main(void) {
       cmocka_unit_test(states_without_a_refusal),
       cmocka_unit_test(contradictions_are_told),
       cmocka_unit_test(a_live_block_without_bytes),
+      cmocka_unit_test(sizes_that_no_device_has),
       cmocka_unit_test(a_size_is_lost_and_comes_back),
       cmocka_unit_test(the_quick_way_agrees_with_the_slow_one),
       cmocka_unit_test(advice_says_what_the_replays_say),
