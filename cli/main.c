@@ -7,7 +7,7 @@
 #include "gapless/tools.h"
 #include "nearest.h"
 
-static const struct command *const commands[] = {&command_replay, &command_explain, &command_tune,
+static const struct command *const commands[] = {&command_replay, &command_explain, &command_plan, &command_tune,
                                                  &command_demo,   &command_conf,    &command_info};
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

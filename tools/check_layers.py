@@ -15,13 +15,14 @@ ALLOWED = {
     "dev": {"base"},
     "conf": {"base"},
     "trace": {"base"},
+    "plan": {"base", "trace"},
     "core": {"base", "dev", "conf"},
     "api": {"base", "dev", "conf", "core"},
     "replay": {"base", "dev", "conf", "core", "trace"},
     "explain": {"base", "dev", "conf", "core", "trace", "replay"},
     "tune": {"base", "dev", "conf", "core", "trace", "replay"},
-    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "tune", "api"},
-    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "tune", "api", "toolsapi"},
+    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "api"},
+    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "api", "toolsapi"},
 }
 LIBRARY = {"base", "dev", "conf", "core", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other

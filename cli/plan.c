@@ -1,0 +1,183 @@
+/* gapless plan: where every request of a repeating program should lie. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bar.h"
+#include "base/text.h"
+#include "cli.h"
+#include "gapless/plan.h"
+#include "nearest.h"
+
+static const char help[] =
+    "usage: gapless plan FILE [OPTIONS]\n"
+    "\n"
+    "Places the requests of a repeating program ahead of time, close to the least memory that can hold them.  FILE is "
+    "a\n"
+    "snapshot with a history that PyTorch wrote, or a MiniMalloc CSV file; plain or .gz .xz .zst.\n"
+    "\n"
+    "  --steps A..B       these steps, counted from 0; default: the whole history\n"
+    "  --mark NAME        a step begins where the program's mark NAME begins; default: profiler or optimiser steps,\n"
+    "                     else the period of the requests\n"
+    "  -o, --output PLAN  write the plan file\n"
+    "  --capacity SIZE    stop as soon as this is met\n"
+    "  --time-limit SEC   time for the search; default: 10\n"
+    "  --device N         this device of the file; default: the first with requests\n"
+    "  --json             one JSON object\n"
+    "  --quiet            no progress bar\n"
+    "\n"
+    "exit codes: 0 placed, within --capacity if given; 1 placed, above --capacity; 2 wrong usage or bad input\n";
+
+struct request {
+  gap_plan_options options;
+  const char *output;
+  bool json, quiet;
+};
+
+enum { OPT_STEPS = 256, OPT_MARK, OPT_CAPACITY, OPT_LIMIT, OPT_DEVICE, OPT_JSON, OPT_QUIET, SECONDS_MAX = 86400 };
+
+static const struct option options[] = {
+    {"steps", required_argument, NULL, OPT_STEPS},
+    {"mark", required_argument, NULL, OPT_MARK},
+    {"output", required_argument, NULL, 'o'},
+    {"capacity", required_argument, NULL, OPT_CAPACITY},
+    {"time-limit", required_argument, NULL, OPT_LIMIT},
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"quiet", no_argument, NULL, OPT_QUIET},
+    {NULL, 0, NULL, 0},
+};
+
+static int parse_number(const char *option, const char *text, uint64_t max, uint64_t *out) {
+  if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out <= max) return 0;
+  return usage_error("plan", "%s %s: a whole number from 0 to %" PRIu64 " is wanted", option, text, max);
+}
+
+/* "A..B", or "A" for one step. */
+static int parse_steps(struct request *request, const char *text) {
+  const char *dots = strstr(text, "..");
+  size_t length = dots ? (size_t)(dots - text) : strlen(text);
+  const char *second = dots ? dots + 2 : text;
+  uint64_t first, last;
+  if (gap__text_parse_u64(text, length, &first) || gap__text_parse_u64(second, strlen(second), &last) || first > last ||
+      last > INT32_MAX)
+    return usage_error("plan", "--steps %s: two steps A..B are wanted, A not above B (3..3)", text);
+  request->options.step_first = (int64_t)first;
+  request->options.step_last = (int64_t)last;
+  return 0;
+}
+
+static int parse_option(struct request *request, int option, const char *value) {
+  uint64_t number = 0;
+  int rc = 0;
+  switch (option) {
+    case OPT_STEPS: return parse_steps(request, value);
+    case OPT_MARK: request->options.mark = value; return 0;
+    case 'o': request->output = value; return 0;
+    case OPT_CAPACITY:
+      if (gap__text_parse_size(value, strlen(value), &request->options.capacity_bytes) == 0) return 0;
+      return usage_error("plan", "--capacity %s: a size is wanted (26GiB)", value);
+    case OPT_LIMIT:
+      rc = parse_number("--time-limit", value, SECONDS_MAX, &number);
+      request->options.time_limit_ms = (uint32_t)number * 1000;
+      return rc;
+    case OPT_DEVICE:
+      rc = parse_number("--device", value, 1023, &number);
+      request->options.device = (int64_t)number;
+      return rc;
+    case OPT_JSON: request->json = true; return 0;
+    case OPT_QUIET: request->quiet = true; return 0;
+    default: return EXIT_USAGE;
+  }
+}
+
+static int bad_option(const char *given) {
+  const char *names[sizeof options / sizeof options[0]];
+  int count = 0;
+  for (; options[count].name; count++) {
+    names[count] = options[count].name;
+    if (strcmp(given, "-o") == 0 || (strncmp(given, "--", 2) == 0 && strcmp(given + 2, options[count].name) == 0))
+      return usage_error("plan", "%s needs a value", given);
+  }
+  const char *near = nearest_name(given + strspn(given, "-"), names, count);
+  if (near) return usage_error("plan", "there is no option \"%s\"; did you mean --%s?", given, near);
+  return usage_error("plan", "there is no option \"%s\"; see gapless plan --help", given);
+}
+
+static int parse(struct request *request, int argc, char **argv) {
+  optind = 1;
+  opterr = 0;
+  for (int option; (option = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
+    int rc = option == '?' ? bad_option(argv[optind - 1]) : parse_option(request, option, optarg);
+    if (rc != 0) return rc;
+  }
+  if (optind == argc) return usage_error("plan", "no file; see gapless plan --help");
+  if (optind + 1 < argc) return usage_error("plan", "one file at a time; \"%s\" is a second one", argv[optind + 1]);
+  return 0;
+}
+
+static double percent_over(uint64_t bytes, uint64_t bound) {
+  return bound ? 100 * ((double)bytes / (double)bound - 1) : 0;
+}
+
+static void tell(const char *file, const gap_plan_info *info) {
+  char a[GAP__TEXT_BYTES], b[GAP__TEXT_BYTES];
+  printf("%s\n", file);
+  if (info->steps_found)
+    printf("  steps        %" PRIu64 "..%" PRIu64 " of %" PRIu64 " (%s)\n", info->step_first, info->step_last,
+           info->steps_found, info->steps_from);
+  printf("  requests     %s on %" PRIu64 " stream%s\n", gap__text_thousands(info->requests, a), info->streams,
+         info->streams == 1 ? "" : "s");
+  if (info->left_out) printf("  left out     %s in private pools\n", gap__text_thousands(info->left_out, a));
+  if (info->resident_bytes)
+    printf("  resident     %s from before these steps\n", gap__text_size(info->resident_bytes, a));
+  printf("  lower bound  %s (%s bytes)\n", gap__text_size(info->bound_bytes, a),
+         gap__text_thousands(info->bound_bytes, b));
+  printf("  greedy       %s, %.3f %% over it (by %s)\n", gap__text_size(info->greedy_bytes, a),
+         percent_over(info->greedy_bytes, info->bound_bytes), info->order);
+  printf("  plan         %s (%s bytes), %.3f %% over it (%s)%s\n", gap__text_size(info->plan_bytes, a),
+         gap__text_thousands(info->plan_bytes, b), percent_over(info->plan_bytes, info->bound_bytes), info->method,
+         info->proved ? "; no placement is lower" : "");
+}
+
+static int answer(const struct request *request, const char *file, const gap_plan *plan) {
+  char message[512];
+  gap_plan_info info;
+  gap_plan_info_get(plan, &info);
+  if (request->output && gap_plan_write(plan, request->output, message, sizeof message) != 0)
+    return usage_error("plan", "%s", message);
+  if (request->json) {
+    char *json = gap_plan_json(plan, file);
+    if (json) puts(json);
+    free(json);
+  } else {
+    tell(file, &info);
+  }
+  return request->options.capacity_bytes && info.plan_bytes > request->options.capacity_bytes ? EXIT_NO : EXIT_YES;
+}
+
+static int run(int argc, char **argv) {
+  struct request request = {.quiet = false};
+  char message[1024] = "";
+  gap_plan *plan;
+  struct bar bar;
+  gap_plan_defaults(&request.options);
+  int rc = parse(&request, argc, argv);
+  if (rc != 0) return rc;
+  const char *file = argv[optind];
+  bar_begin(&bar, "planning", !request.quiet);
+  request.options.progress = bar_update;
+  request.options.progress_arg = &bar;
+  rc = gap_plan_make(file, &request.options, &plan, message, sizeof message);
+  bar_end(&bar);
+  if (rc != 0) return usage_error("plan", "%s: %s", file, message);
+  rc = answer(&request, file, plan);
+  gap_plan_close(plan);
+  return rc;
+}
+
+const struct command command_plan = {
+    .name = "plan", .summary = "where should each request of a repeating program lie?", .help = help, .run = run};

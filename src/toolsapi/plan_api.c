@@ -1,0 +1,162 @@
+/* Plans for the public header: a file is read by its content, placed, checked; plan files are written and read. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "trace/input.h"
+
+enum { DEFAULT_LIMIT_MS = 10000, CSV_BYTES_MAX = 256 << 20, PLAN_BYTES_MAX = 1 << 30 };
+
+void gap_plan_defaults(gap_plan_options *options) {
+  *options = (gap_plan_options){
+      .size = sizeof *options, .device = -1, .step_first = -1, .step_last = -1, .time_limit_ms = DEFAULT_LIMIT_MS};
+}
+
+static void hand_over(char *from, int rc, char *message, size_t bytes) {
+  if (rc) snprintf(message, bytes, "%s", from ? from : gap_strerror(rc));
+  free(from);
+}
+
+/* All of a file, as far as it is no larger than `most`; malloc'ed. */
+static int read_whole(const char *path, size_t most, unsigned char **out, size_t *bytes, char **message) {
+  struct gap__input input;
+  size_t room = (size_t)1 << 16, got = 0, more = 1;
+  unsigned char *data = NULL;
+  int rc = gap__input_open(&input, path, NULL, NULL, message);
+  if (rc) return rc;
+  for (*bytes = 0; !rc && more; *bytes += more) {
+    unsigned char *grown = realloc(data, room *= 2);
+    if (grown) data = grown;
+    rc = !grown            ? GAP_ENOMETA
+         : room > 2 * most ? GAP_ELIMIT
+                           : gap__input_take(&input, data + *bytes, room - *bytes, &got, message);
+    more = rc ? 0 : got;
+  }
+  gap__input_close(&input);
+  if (rc) free(data);
+  else *out = data;
+  return rc;
+}
+
+/* A CSV file's first line names its columns; a history begins otherwise in every form. */
+static int is_csv(const char *path, bool *csv, char **message) {
+  struct gap__input input;
+  *csv = false;
+  if (strcmp(path, "-") == 0) return 0;
+  int rc = gap__input_open(&input, path, NULL, NULL, message);
+  if (rc) return rc;
+  rc = gap__input_fill(&input, message);
+  size_t there = (size_t)(input.end - input.next), line = 0;
+  while (line < there && line < 200 && input.next[line] >= ' ' && input.next[line] < 0x7f) line++;
+  *csv = !rc && line > 0 && line < there && strchr("\r\n", input.next[line]) && input.next[line] &&
+         memmem(input.next, line, "lower", 5) && memmem(input.next, line, "size", 4);
+  gap__input_close(&input);
+  return rc;
+}
+
+static int load_csv(const char *path, gap_plan *plan, char **message) {
+  unsigned char *text = NULL;
+  size_t bytes;
+  int rc = read_whole(path, CSV_BYTES_MAX, &text, &bytes, message);
+  if (!rc) rc = gap__plan_from_csv((const char *)text, bytes, plan, message);
+  free(text);
+  return rc;
+}
+
+static int load_history(const char *path, const gap_plan_options *options, gap_plan *plan, char **message) {
+  char text[1024] = "";
+  gap_history *history = NULL;
+  int rc = gap_history_open(path, options->progress, options->progress_arg, &history, text, sizeof text);
+  if (rc) *message = strdup(text[0] ? text : gap_strerror(rc));
+  if (!rc) rc = gap__plan_from_history(history, options, plan, message);
+  gap_history_close(history);
+  return rc;
+}
+
+static int make(const char *path, const gap_plan_options *options, gap_plan *plan, char **message) {
+  bool csv;
+  int rc = is_csv(path, &csv, message);
+  if (!rc) rc = csv ? load_csv(path, plan, message) : load_history(path, options, plan, message);
+  struct gap__plan_clock clock = {gap__plan_now_ms(), options->time_limit_ms, options->progress, options->progress_arg};
+  if (!rc) rc = gap__plan_place(plan, options->capacity_bytes, &clock, message);
+  return rc ? rc : gap__plan_verify(plan, message);
+}
+
+int gap_plan_make(const char *path, const gap_plan_options *options, gap_plan **out, char *message, size_t bytes) {
+  gap_plan *plan = calloc(1, sizeof *plan);
+  char *text = NULL;
+  *out = NULL;
+  int rc = plan ? make(path, options, plan, &text) : GAP_ENOMETA;
+  if (rc) gap_plan_close(plan);
+  else *out = plan;
+  hand_over(text, rc, message, bytes);
+  return rc;
+}
+
+static int write_bytes(const char *path, const unsigned char *data, size_t bytes) {
+  FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
+  if (!file) return GAP_EIO;
+  bool ok = fwrite(data, 1, bytes, file) == bytes;
+  if (file == stdout) ok = fflush(file) == 0 && ok;
+  else ok = fclose(file) == 0 && ok;
+  return ok ? 0 : GAP_EIO;
+}
+
+int gap_plan_write(const gap_plan *plan, const char *path, char *message, size_t bytes) {
+  unsigned char *data = NULL;
+  size_t length = 0;
+  int rc = gap__plan_encode(plan, &data, &length);
+  if (!rc) rc = write_bytes(path, data, length);
+  free(data);
+  if (rc) snprintf(message, bytes, "%s: %s", path, gap_strerror(rc));
+  return rc;
+}
+
+int gap_plan_read(const char *path, gap_plan **out, char *message, size_t bytes) {
+  gap_plan *plan = calloc(1, sizeof *plan);
+  unsigned char *data = NULL;
+  char *text = NULL;
+  size_t length = 0;
+  *out = NULL;
+  int rc = plan ? read_whole(path, PLAN_BYTES_MAX, &data, &length, &text) : GAP_ENOMETA;
+  if (!rc) rc = gap__plan_decode(data, length, plan, &text);
+  free(data);
+  if (rc) gap_plan_close(plan);
+  else *out = plan;
+  hand_over(text, rc, message, bytes);
+  return rc;
+}
+
+void gap_plan_close(gap_plan *plan) {
+  if (!plan) return;
+  gap__plan_release(plan);
+  free(plan);
+}
+
+void gap_plan_info_get(const gap_plan *plan, gap_plan_info *out) { *out = plan->info; }
+
+int gap_plan_request_at(const gap_plan *plan, uint64_t index, gap_plan_request *out) {
+  if (index >= plan->count) return GAP_EINVAL;
+  const struct gap__plan_entry *entry = &plan->at[index];
+  *out = (gap_plan_request){entry->bytes, entry->offset, plan->streams[entry->stream], entry->from, entry->to};
+  return 0;
+}
+
+char *gap_plan_json(const gap_plan *plan, const char *file) {
+  const gap_plan_info *info = &plan->info;
+  double gap = info->bound_bytes ? (double)info->plan_bytes / (double)info->bound_bytes - 1 : 0;
+  json_t *json = json_pack(
+      "{s:s? s:I s:I s:I s:I s:I s:I s:f s:b s:I s:s s:s s:I s:I s:I s:I s:I s:s}", "file", file, "requests",
+      (json_int_t)info->requests, "left_out", (json_int_t)info->left_out, "streams", (json_int_t)info->streams,
+      "plan_bytes", (json_int_t)info->plan_bytes, "bound_bytes", (json_int_t)info->bound_bytes, "total_bytes",
+      (json_int_t)info->total_bytes, "gap", gap, "proved", info->proved, "greedy_bytes", (json_int_t)info->greedy_bytes,
+      "greedy_order", info->order, "method", info->method, "resident_bytes", (json_int_t)info->resident_bytes,
+      "search_ms", (json_int_t)info->search_ms, "steps_found", (json_int_t)info->steps_found, "step_first",
+      (json_int_t)info->step_first, "step_last", (json_int_t)info->step_last, "steps_from", info->steps_from);
+  char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+  json_decref(json);
+  return text;
+}
