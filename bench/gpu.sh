@@ -111,6 +111,7 @@ part_build() {
   check abi test_program abi tests/gpu/abi.c
   check driver test_program driver tests/gpu/driver.c tests/gpu/kernels.c
   check data test_program data tests/gpu/data.c tests/gpu/kernels.c
+  check streams test_program streams tests/gpu/streams.c tests/gpu/kernels.c
   check command build_command
   check bench build_bench
   check conform build_conform
@@ -141,6 +142,8 @@ part_machine() {
 }
 
 part_abi() { check abi "$build/abi"; }
+
+part_streams() { check streams timeout 60 "$build/streams"; }
 
 part_driver() { check driver timeout 120 "$build/driver"; }
 
@@ -200,7 +203,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=(build abi driver conform data)
+[ ${#parts[@]} -gt 0 ] || parts=(build abi driver streams conform data)
 for part in "${parts[@]}"; do
   declare -F "part_$part" >/dev/null || { echo "no part '$part'; --list names them" >&2 && exit 2; }
 done
