@@ -24,7 +24,7 @@ static bool is_pinned(const struct gap__lane *lane) {
 
 /* ---- the table ---- */
 
-struct gap__lane *gap__lane_probe(struct gap__policy_state *s, gap_stream stream, uint64_t thread, gap_pool_id pool) {
+struct gap__lane *gap__lane_lock(struct gap__policy_state *s, gap_stream stream, uint64_t thread, gap_pool_id pool) {
   uint64_t hash = gap__lane_hash(stream, thread, pool);
   for (uint64_t i = hash;; i++) {
     uint64_t slot = atomic_load_explicit(&s->lane_of[i & (GAP__LANE_SLOTS - 1)], memory_order_acquire);
@@ -80,6 +80,7 @@ void gap__lane_retire(struct gap__lane *lane) {
   unpublish(lane);
   lane->ended = true;
   lane->thread = GAP__THREAD_NONE; /* reports go on to show the rest */
+  lane->plain = GAP__PLAIN_NONE;
 }
 
 /* ---- lanes that nobody needs ---- */
@@ -208,6 +209,7 @@ static int make(struct gap__policy_state *s, struct gap__lane **out) {
   lane->completed = lane->epoch - 1;
   lane->ended = true;
   lane->thread = GAP__THREAD_NONE;
+  lane->plain = GAP__PLAIN_NONE;
   for (uint8_t kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__arena_init(&lane->arena[kind], lane, kind);
   lane->next = s->spare_lanes;
   s->spare_lanes = lane;
@@ -239,6 +241,7 @@ static void serve(struct gap__lane *lane, const struct wanted *w) {
   lane->stream = w->stream;
   lane->thread = w->thread;
   lane->pool = w->pool;
+  lane->plain = w->thread || w->pool.first || w->pool.second ? GAP__PLAIN_NONE : w->stream;
   lane->ended = lane->released = false;
   atomic_store(&lane->pinned, gap__pool_pins(s, w->pool));
   if (gap__dev_stream_id(s->dev, w->stream, &lane->stream_id)) lane->stream_id = 0;

@@ -23,28 +23,28 @@ static inline uint64_t gap__lane_hash(gap_stream stream, uint64_t thread, gap_po
   return h * 0x9E3779B97F4A7C15ull >> 32; /* Fibonacci hashing, Knuth 6.4 */
 }
 
-#define GAP__THREAD_NONE UINT64_MAX /* the thread of an ended lane: it serves nobody */
+#define GAP__PLAIN_NONE ((gap_stream)1) /* no normalised stream */
+#define GAP__THREAD_NONE UINT64_MAX     /* the thread of an ended lane: it serves nobody */
 
 static inline bool gap__lane_serves(const struct gap__lane *lane, gap_stream stream, uint64_t thread,
                                     gap_pool_id pool) {
-  return !((lane->stream ^ stream) | (lane->thread ^ thread) | (lane->pool.first ^ pool.first) |
-           (lane->pool.second ^ pool.second));
+  return lane->stream == stream && lane->thread == thread && lane->pool.first == pool.first &&
+         lane->pool.second == pool.second;
 }
 
 /* The lane of a normalised stream, locked; NULL: none was found.  Takes no other lock, makes no driver call. */
-struct gap__lane *gap__lane_probe(struct gap__policy_state *, gap_stream, uint64_t thread, gap_pool_id);
+struct gap__lane *gap__lane_lock(struct gap__policy_state *, gap_stream, uint64_t thread, gap_pool_id);
 
-static inline struct gap__lane *gap__lane_lock(struct gap__policy_state *s, gap_stream stream, uint64_t thread,
-                                               gap_pool_id pool) {
-  uint64_t hash = gap__lane_hash(stream, thread, pool);
+/* The same in the default pool, for a stream that its handle says all of; it may miss one that is there. */
+static inline struct gap__lane *gap__lane_lock_plain(struct gap__policy_state *s, gap_stream stream) {
+  uint64_t hash = gap__lane_hash(stream, 0, (gap_pool_id){0, 0});
   uint64_t slot = atomic_load_explicit(&s->lane_of[hash & (GAP__LANE_SLOTS - 1)], memory_order_acquire);
-  if (__builtin_expect(slot != 0, 1)) {
-    struct gap__lane *lane = (struct gap__lane *)(void *)((unsigned char *)s + (uint32_t)slot);
-    gap__lock(&lane->lock);
-    if (__builtin_expect(gap__lane_serves(lane, stream, thread, pool), 1)) return lane;
-    gap__unlock(&lane->lock);
-  }
-  return gap__lane_probe(s, stream, thread, pool);
+  if (__builtin_expect(!slot, 0)) return NULL;
+  struct gap__lane *lane = (struct gap__lane *)(void *)((unsigned char *)s + (uint32_t)slot);
+  gap__lock(&lane->lock);
+  if (__builtin_expect(lane->plain == stream, 1)) return lane;
+  gap__unlock(&lane->lock);
+  return NULL;
 }
 
 /* Finds or makes the lane; locked.  Expects no lock held.  GAP_ENOMETA; GAP_ELIMIT: GAP__LANES_MAX are in use. */

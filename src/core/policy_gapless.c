@@ -113,8 +113,9 @@ static inline int alloc_locked(const struct gap__policy_state *s, struct gap__la
   return 0;
 }
 
-/* A per-thread default stream, or somebody who asks for the first time. */
-static COLD int alloc_finding(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
+/* A private pool, a per-thread default stream, or somebody who asks for the first time. */
+static __attribute__((noinline)) int alloc_finding(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool,
+                                                   uint64_t bytes, gap_addr *out) {
   uint64_t thread = gap__stream_thread(stream);
   if (thread && gap__pending_owes(s, thread)) gap__pending_pay(s);
   struct gap__lane *lane = gap__lane_lock(s, stream, thread, pool);
@@ -125,7 +126,8 @@ static COLD int alloc_finding(struct gap__policy_state *s, gap_stream stream, ga
 static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
   stream = gap__stream_normal(stream);
   uint64_t units = units_of(s, bytes);
-  struct gap__lane *lane = stream == GAP__STREAM_PER_THREAD ? NULL : gap__lane_lock(s, stream, 0, pool);
+  bool is_private = pool.first | pool.second;
+  struct gap__lane *lane = is_private ? NULL : gap__lane_lock_plain(s, stream);
   if (__builtin_expect(!lane, 0)) return alloc_finding(s, stream, pool, bytes, out);
   return alloc_locked(s, lane, units, bytes, out);
 }

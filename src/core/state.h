@@ -156,6 +156,7 @@ struct gap__lane {
   uint32_t epoch;                /* open: frees are stamped with it */
   uint32_t credit;               /* frees until the epoch is closed; GAP__EPOCH_FREES: there was none in it */
   /* whom it serves; written under both locks, while nobody visits */
+  gap_stream plain;              /* = stream in the default pool, when its handle says all of it; else GAP__PLAIN_NONE */
   gap_stream stream;             /* normalised: 0 for 0 and 1 */
   uint64_t thread;               /* for the per-thread default stream, else 0 */
   gap_pool_id pool;
