@@ -163,6 +163,11 @@ static int open_all(void) {
 }
 
 int main(void) {
+  int devices = 0;
+  if (gap__cuda_device_count(NULL, &devices) != 0 || devices == 0) {
+    printf("skipped: the driver shows no device\n");
+    return 77;
+  }
   int rc = open_all();
   if (rc) {
     fprintf(stderr, "streams: %s\n", gap_strerror(rc));
