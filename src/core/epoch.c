@@ -145,6 +145,66 @@ void gap__lane_end_stream(struct gap__policy_state *s, gap_stream stream, uint64
   gap__use_end_stream(s, stream, thread);
 }
 
+/* ---- when the numbers run out ---- */
+
+/* A lane's epochs are compared with each other only, so each lane may begin anew: what is over becomes 0, the rest keeps its order. */
+static void renumber_range(const struct gap__policy_state *s, struct gap__range *range, uint32_t over) {
+  for (uint32_t page = 0; page < range->pages; page++) {
+    uint32_t *stamp = &range->stamp[page];
+    if (*stamp) *stamp = *stamp > over ? *stamp - over : 0;
+    struct gap__mapping *m = range->slot[page] ? gap__mapping_at(s, range->slot[page]) : NULL;
+    if (m && m->page == page) m->stamp = m->stamp > over ? m->stamp - over : 0;
+  }
+}
+
+/* How many numbers the lane needs from now on. */
+static uint32_t unsettled(struct gap__lane *lane) {
+  gap__lock(&lane->lock);
+  gap__lane_close_epoch_locked(lane);
+  gap__lane_poll(lane);
+  if (is_empty(lane) && !lane->mark_count && !lane->doubtful && !lane->overdue) lane->completed = lane->epoch - 1;
+  uint32_t count = lane->epoch - lane->completed;
+  gap__unlock(&lane->lock);
+  return count;
+}
+
+static uint32_t most_unsettled(struct gap__policy_state *s) {
+  uint32_t most = 0;
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    uint32_t count = unsettled(lane);
+    if (count > most) most = count;
+  }
+  return most;
+}
+
+static void renumber(struct gap__lane *lane) {
+  gap__lock(&lane->lock);
+  uint32_t over = lane->completed;
+  for (uint32_t i = 1; i <= lane->owner->range_count; i++) {
+    struct gap__range *range = gap__range_at(lane->owner, i);
+    if (range->arena->lane == lane) renumber_range(lane->owner, range, over);
+  }
+  for (uint32_t i = 0; i < lane->mark_count; i++) lane->marks[(lane->mark_first + i) % GAP__MARKS].epoch -= over;
+  lane->epoch -= over;
+  lane->completed = 0;
+  if (lane->epoch > lane->owner->clock) lane->owner->clock = lane->epoch;
+  gap__unlock(&lane->lock);
+}
+
+/* A lane with something that has not ended for very long is waited for, at the very end only. */
+void gap__epochs_begin_anew(struct gap__policy_state *s) {
+  if (most_unsettled(s) > GAP__EPOCH_LAST / 2 &&
+      (s->clock < GAP__EPOCH_LAST + (GAP__EPOCH_MARGIN / 2) || !gap__lane_drain(s)))
+    return;
+  s->clock = 0;
+  s->watch.count = 0;
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) renumber(lane);
+  for (struct gap__lane *lane = s->spare_lanes; lane; lane = lane->next) {
+    lane->completed = lane->epoch - 1;
+    renumber(lane);
+  }
+}
+
 /* ---- when no event can tell ---- */
 
 /* Does nothing but a drained device end what was freed here? */

@@ -98,6 +98,15 @@ static inline uint32_t gap__lane_closed(const struct gap__lane *lane) {
   return lane->marks[(lane->mark_first + lane->mark_count - 1) % GAP__MARKS].epoch;
 }
 
+/* Epochs are numbers of 32 bits: at a million frees a second they last for a fortnight.  Near their end every lane begins anew.
+ * Called wherever time is no matter; under the device lock, no lane lock held. */
+#define GAP__EPOCH_MARGIN (1u << 20)
+#define GAP__EPOCH_LAST (UINT32_MAX - GAP__EPOCH_MARGIN)
+void gap__epochs_begin_anew(struct gap__policy_state *); /* out of line */
+static inline void gap__epochs_renumber(struct gap__policy_state *s) {
+  if (__builtin_expect(s->clock >= GAP__EPOCH_LAST, 0)) gap__epochs_begin_anew(s);
+}
+
 /* Counts a wait of the host that began at `began_ns`. */
 void gap__count_stall(struct gap__policy_state *, uint64_t began_ns);
 

@@ -153,6 +153,7 @@ static inline void cache(struct gap__arena *arena, uint32_t index, struct gap__b
 static COLD void turn_epoch(struct gap__lane *lane) {
   struct gap__policy_state *s = lane->owner;
   if (!gap__trylock(&s->lock)) return;
+  gap__epochs_renumber(s);
   if (s->lane_count == 1 && !s->pending_count) {
     gap__unlock(&s->lock);
     return;

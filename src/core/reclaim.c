@@ -143,6 +143,7 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
   struct ladder l = {.s = s, .lane = lane, .req = req};
   l.arena = &lane->arena[req->units <= GAP__SMALL_UNITS ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
   gap__lock(&s->lock);
+  gap__epochs_renumber(s);
   l.began = gap__dev_now_ns(s->dev);
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);

@@ -35,6 +35,7 @@ static uint32_t epoch_at(const struct gap__watch *watch, uint64_t ns) {
 /* Notes the newest epoch; what is freed from now on carries later ones. */
 static void note(struct gap__policy_state *s, uint64_t now_ns) {
   struct gap__watch *watch = &s->watch;
+  gap__epochs_renumber(s);
   if (watch->count == GAP__WATCH_NOTES)
     for (uint32_t i = 1; i < watch->count--; i++) watch->notes[i - 1] = watch->notes[i];
   watch->notes[watch->count++] = (struct gap__watch_note){now_ns, s->clock};

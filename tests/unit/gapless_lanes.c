@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/lane.h"
 #include "support/gapless_try.h"
 
 #define LAG_US 20000
@@ -21,9 +22,9 @@ static gap_stream stream_of(int i) { return (gap_stream)(i + 100) * 64; }
 static struct {
   struct gap__dev_ops ops;
   const struct gap__dev_ops *inner;
-  gap_stream gone;    /* a handle that must not be named, or 0 */
-  uint64_t named;     /* how often it was, all the same */
-  int code;           /* what calls that name it return */
+  gap_stream gone; /* a handle that must not be named, or 0 */
+  uint64_t named;  /* how often it was, all the same */
+  int code;        /* what calls that name it return */
   int access_code, reserve_code;
 } driver;
 
@@ -270,7 +271,8 @@ static void handle_comes_back(void **state) {
 /* A retired stream whose lane nobody can close: its events in flight fill the ring. */
 static void retire_with_a_full_ring(void **state) {
   (void)state;
-  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = GIB, .lag_us = 1000000}, "max_memory:32MiB", GAP__MAKER_OFF);
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = GIB, .lag_us = 1000000}, "max_memory:32MiB",
+                              GAP__MAKER_OFF);
   watch(&t);
   try_get(&t, STREAM_B, 512);
   for (int i = 0; i < 256 * 40; i++) try_give(&t, try_get(&t, STREAM_A, 4096));
@@ -341,7 +343,8 @@ static void new_stream_does_not_vouch(void **state) {
 /* A drain that fails leaves everything as it was, and the next one serves. */
 static void drain_fails(void **state) {
   (void)state;
-  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = 64 * MIB, .lag_us = LAG_US}, "max_memory:20MiB", GAP__MAKER_OFF);
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = 64 * MIB, .lag_us = LAG_US}, "max_memory:20MiB",
+                              GAP__MAKER_OFF);
   gap_addr a = try_get(&t, STREAM_A, 20 * MIB);
   try_give(&t, a);
   gap__sim_stream_recycle(t.dev, STREAM_A);
@@ -533,7 +536,7 @@ static void only_its_thread_records(void **state) {
   try_give(&t, asking.addr);
   pass(&t);
   assert_int_equal(try_calls(&t, GAP__CALL_event_record), records); /* not on this thread's stream */
-  gap_addr second = try_get(&t, STREAM_A, 18 * MIB); /* goes on without it */
+  gap_addr second = try_get(&t, STREAM_A, 18 * MIB);                /* goes on without it */
   assert_true(second != asking.addr);
   assert_int_equal(try_stats(&t)->active[0].current, 2);
   try_refuse(&t, STREAM_A, 20 * MIB, GAP_ENOMEM); /* and ends, where it cannot */
@@ -653,8 +656,62 @@ static void in_use(void **state) {
   try_end(&t);
 }
 
+/* The numbers of epochs run out: what is still in use stays out of reach, what is over can be had at once. */
+static void epochs_begin_anew(void **state) {
+  (void)state;
+  struct try t = lagging("max_memory:64MiB");
+  struct gap__policy_state *s = try_state(&t);
+  gap_addr a = try_get(&t, STREAM_A, 32 * MIB), b = try_get(&t, STREAM_B, 32 * MIB);
+  try_give(&t, b);
+  assert_int_equal(gap__heap_retire_stream(t.heap, 0, STREAM_B), 0); /* its last event */
+  pass(&t);
+  s->clock = GAP__EPOCH_LAST;
+  gap__sim_stream_hold(t.dev, STREAM_A);
+  try_give(&t, a);
+  uint64_t waits = try_calls(&t, GAP__CALL_stream_wait) + try_calls(&t, GAP__CALL_event_wait);
+  gap_addr over = try_get(&t, stream_of(1), 16 * MIB); /* of what B let go long ago */
+  assert_int_equal(try_calls(&t, GAP__CALL_stream_wait) + try_calls(&t, GAP__CALL_event_wait), waits);
+  gap_addr in_use = try_get(&t, stream_of(1), 32 * MIB);
+  assert_true(try_calls(&t, GAP__CALL_stream_wait) + try_calls(&t, GAP__CALL_event_wait) > waits);
+  try_give(&t, over), try_give(&t, in_use);
+  gap__sim_stream_release(t.dev, STREAM_A);
+  pass(&t);
+  try_give(&t, try_get(&t, STREAM_B, 48 * MIB));
+  pass(&t); /* what was freed by then is over now */
+  try_give(&t, try_get(&t, STREAM_A, 60 * MIB));
+  assert_true(s->clock < 1000);
+  try_end(&t);
+}
+
+/* Random programs over the end of the numbers, again and again. */
+static void epochs_begin_anew_at_any_time(void **state) {
+  (void)state;
+  struct try t = lagging("max_memory:256MiB");
+  struct gap__policy_state *s = try_state(&t);
+  gap_addr live[40] = {0};
+  uint64_t seed = 7;
+  for (int i = 0; i < 6000; i++) {
+    gap_addr *at = &live[try_random(&seed, 40)];
+    if (i % 97 == 0)
+      s->clock = s->clock < GAP__EPOCH_LAST ? GAP__EPOCH_LAST - (uint32_t)try_random(&seed, 3) : s->clock;
+    if (*at) try_give(&t, *at);
+    *at = 0;
+    gap__heap_alloc(t.heap, 0, stream_of((int)try_random(&seed, 5)), DEFAULT, try_log_uniform(&seed, 512, 16 * MIB),
+                    at);
+    if (i % 50 == 0) gap__sim_clock_advance(t.dev, try_random(&seed, 30000000));
+    if (i % 200 == 0) try_check(&t);
+  }
+  for (int i = 0; i < 40; i++) try_give(&t, live[i]);
+  pass(&t);
+  try_trim(&t);
+  assert_int_equal(try_held(&t), 0);
+  try_end(&t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(epochs_begin_anew),
+      cmocka_unit_test(epochs_begin_anew_at_any_time),
       cmocka_unit_test(streams_come_and_go),
       cmocka_unit_test(streams_without_a_word),
       cmocka_unit_test(pools_come_and_go),
