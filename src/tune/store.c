@@ -143,8 +143,7 @@ static int read_numbers(struct reader *reader, const json_t *line, struct gap__t
   if (rc == 0) rc = get_number(reader, line, "busy_devices", 1024, &busy);
   if (rc == 0) rc = get_number(reader, line, "lag_us", NUMBER_MAX, &facts->lag_us);
   if (rc == 0) rc = get_number(reader, line, "events", NUMBER_MAX, &facts->events);
-  /* Caps reach 64 P. */
-  if (rc == 0) rc = get_number(reader, line, "peak_live_bytes", (uint64_t)1 << 54, &facts->peak_live_bytes);
+  if (rc == 0) rc = get_number(reader, line, "peak_live_bytes", GAP__TUNE_PEAK_MAX, &facts->peak_live_bytes);
   if (rc == 0) rc = get_number(reader, line, "recorded_us", NUMBER_MAX, &facts->recorded_us);
   if (rc == 0) rc = get_number(reader, line, "wrapped", 1, &facts->wrapped);
   facts->device = (uint32_t)device;

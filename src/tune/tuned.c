@@ -44,8 +44,9 @@ uint64_t gap__tuned_fine(const struct gap__tuned *tuned) {
 /* ---- Making one ---- */
 
 int gap__tuned_new(const struct gap__settings *settings, struct gap__tune_facts *facts, struct gap__tuned **out) {
-  struct gap__tuned *tuned = calloc(1, sizeof *tuned);
   *out = NULL;
+  if (facts->peak_live_bytes > GAP__TUNE_PEAK_MAX) return GAP_ELIMIT;
+  struct gap__tuned *tuned = calloc(1, sizeof *tuned);
   if (!tuned) return GAP_ENOMETA;
   tuned->settings = settings;
   tuned->facts = *facts;

@@ -45,7 +45,10 @@ struct gap__tuned {
   double seconds;
 };
 
-/* Takes `facts` over, file name included.  0 or GAP_ENOMETA. */
+/* Caps reach 64 P. */
+#define GAP__TUNE_PEAK_MAX ((uint64_t)1 << 54)
+
+/* Takes `facts` over, file name included.  0, GAP_ENOMETA, or GAP_ELIMIT when more is live than any machine has. */
 int gap__tuned_new(const struct gap__settings *, struct gap__tune_facts *facts, struct gap__tuned **out);
 void gap__tuned_free(struct gap__tuned *);
 /* The facts of a device of a history; `file` is copied.  0, GAP_ENOMETA, GAP_EFORMAT. */
