@@ -15,7 +15,7 @@ struct piece { /* a block, in the order of the present ranking; its rank is its 
 
 struct open_piece { /* one that is not placed yet, and the lowest offset that is left to it */
   uint64_t low;
-  uint32_t rank;
+  uint32_t rank, from, to; /* sections, as in its piece */
 };
 
 struct section {        /* the time between two neighbouring moments at which a block begins or ends */
@@ -63,32 +63,33 @@ static bool is_spent(struct search *search) {
   return search->gave_up;
 }
 
-/* The same for one section.  Where one choice fails, the next one mostly fails too: asked first. */
-static bool has_room_at(const struct search *search, const struct open_piece *open, uint32_t count, uint32_t section) {
-  uint64_t least = UINT64_MAX;
+struct window { /* of sections */
+  uint32_t from, to;
+};
+
+/* Where a choice changes more than that everything lies above its foot: all that blocks which meet it reach. */
+static struct window window_of(const struct search *search, const struct open_piece *open, uint32_t count,
+                               uint32_t rank) {
+  const struct piece *placed = &search->pieces[rank];
+  struct window window = {placed->from, placed->to};
   for (uint32_t i = 0; i < count; i++) {
-    const struct piece *piece = &search->pieces[open[i].rank];
-    if (open[i].low < least && piece->from <= section && section < piece->to) least = open[i].low;
+    if (open[i].from >= placed->to || placed->from >= open[i].to) continue;
+    if (open[i].from < window.from) window.from = open[i].from;
+    if (open[i].to > window.to) window.to = open[i].to;
   }
-  return least == UINT64_MAX || least + search->sections[section].left <= search->target;
+  return window;
 }
 
-/* Does every section still have room for its unplaced blocks, the lowest of which lies no lower than any of them may? */
-static bool has_room(struct search *search, const struct open_piece *open, uint32_t count) {
-  uint32_t from = UINT32_MAX, to = 0;
-  if (!has_room_at(search, open, count, search->tight)) return false;
+/* Does every section of the window have room for its unplaced blocks, the lowest of which lies no lower than any may? */
+static bool has_room(struct search *search, const struct open_piece *open, uint32_t count, struct window window) {
+  for (uint32_t s = window.from; s < window.to; s++) search->least[s] = UINT64_MAX;
   for (uint32_t i = 0; i < count; i++) {
-    const struct piece *piece = &search->pieces[open[i].rank];
-    if (piece->from < from) from = piece->from;
-    if (piece->to > to) to = piece->to;
-  }
-  for (uint32_t s = from; s < to; s++) search->least[s] = UINT64_MAX;
-  for (uint32_t i = 0; i < count; i++) {
-    const struct piece *piece = &search->pieces[open[i].rank];
-    for (uint32_t s = piece->from; s < piece->to; s++)
+    uint32_t from = open[i].from > window.from ? open[i].from : window.from;
+    uint32_t to = open[i].to < window.to ? open[i].to : window.to;
+    for (uint32_t s = from; s < to; s++)
       if (open[i].low < search->least[s]) search->least[s] = open[i].low;
   }
-  for (uint32_t s = from; s < to; s++)
+  for (uint32_t s = window.from; s < window.to; s++)
     if (search->least[s] != UINT64_MAX && search->least[s] + search->sections[s].left > search->target) {
       search->tight = s;
       return false;
@@ -122,10 +123,9 @@ static void push_open(struct search *search, const struct node *node, const stru
   uint64_t end = choice->offset + placed->size;
   for (uint32_t i = 0; i < node->count; i++) {
     struct open_piece open = search->open[node->first + i];
-    const struct piece *piece = &search->pieces[open.rank];
     if (i == choice->position) continue;
-    uint64_t low = piece->from < placed->to && placed->from < piece->to ? end : choice->offset;
-    if (low > open.low) open.low = gap__plan_align(low, piece->align);
+    uint64_t low = open.from < placed->to && placed->from < open.to ? end : choice->offset;
+    if (low > open.low) open.low = gap__plan_align(low, search->pieces[open.rank].align);
     search->open[search->open_top++] = open;
   }
 }
@@ -142,8 +142,8 @@ static int by_choice(const void *a, const void *b) {
 static uint64_t highest_next(const struct search *search, const struct node *node) {
   uint64_t most = 0;
   for (uint32_t i = 0; i < node->count; i++) {
-    const struct piece *piece = &search->pieces[search->open[node->first + i].rank];
-    if (search->sections[piece->from].left > most) most = search->sections[piece->from].left;
+    uint32_t from = search->open[node->first + i].from;
+    if (search->sections[from].left > most) most = search->sections[from].left;
   }
   return search->target - most;
 }
@@ -200,14 +200,30 @@ static bool has_room_above(const struct search *search, uint32_t rank, uint64_t 
   return offset + piece->size + most <= search->target;
 }
 
+/* Where one choice found no room the next one mostly finds none either: asked before anything is copied. */
+static bool has_room_where_tight(const struct search *search, const struct node *node, const struct choice *choice) {
+  const struct piece *placed = &search->pieces[choice->rank];
+  uint64_t least = UINT64_MAX, end = choice->offset + placed->size;
+  for (uint32_t i = 0; i < node->count; i++) {
+    const struct open_piece *open = &search->open[node->first + i];
+    if (open->from > search->tight || open->to <= search->tight || i == choice->position) continue;
+    uint64_t foot = open->from < placed->to && placed->from < open->to ? end : choice->offset;
+    uint64_t low = open->low > foot ? open->low : foot;
+    if (low < least) least = low;
+  }
+  return least == UINT64_MAX || least + search->sections[search->tight].left <= search->target;
+}
+
 /* One choice and all that follows from it. */
 static bool try_choice(struct search *search, const struct node *node, const struct choice *choice) {
   size_t top = search->open_top;
   place(search, choice->rank, choice->offset);
-  if (!has_room_above(search, choice->rank, choice->offset)) return false;
+  if (!has_room_above(search, choice->rank, choice->offset) || !has_room_where_tight(search, node, choice))
+    return false;
   push_open(search, node, choice);
   struct node rest = {top, node->count - 1, choice->offset, choice->rank};
-  bool found = has_room(search, search->open + top, rest.count) && solve_apart(search, &rest);
+  struct window window = window_of(search, search->open + top, rest.count, choice->rank);
+  bool found = has_room(search, search->open + top, rest.count, window) && solve_apart(search, &rest);
   search->open_top = top;
   return found;
 }
@@ -291,7 +307,10 @@ static void reset(struct search *search) {
     search->placed[i] = GAP__PLAN_UNPLACED;
     rank_of[search->pieces[i].block] = i;
   }
-  for (uint32_t i = 0; i < search->count; i++) search->open[i] = (struct open_piece){0, rank_of[i]};
+  for (uint32_t i = 0; i < search->count; i++) {
+    const struct piece *piece = &search->pieces[rank_of[i]];
+    search->open[i] = (struct open_piece){0, rank_of[i], piece->from, piece->to};
+  }
   search->open_top = search->count;
   search->choice_top = 0;
   search->nodes = 0;
@@ -323,7 +342,7 @@ static void close_search(struct search *search) {
 
 static enum gap__plan_answer run(struct search *search, uint64_t *offsets) {
   struct node all = {0, search->count, 0, 0};
-  if (!has_room(search, search->open, search->count)) return GAP__PLAN_NONE;
+  if (!has_room(search, search->open, search->count, (struct window){0, search->section_count})) return GAP__PLAN_NONE;
   if (!solve_apart(search, &all)) return search->gave_up ? GAP__PLAN_UNKNOWN : GAP__PLAN_NONE;
   for (uint32_t i = 0; i < search->count; i++) offsets[search->pieces[i].block] = search->placed[i];
   return GAP__PLAN_FOUND;

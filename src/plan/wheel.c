@@ -89,7 +89,8 @@ static void grow_core(struct gap__wheel *wheel) {
 int gap__wheel_turn(struct gap__wheel *wheel, const struct gap__plan_clock *clock, uint64_t until_ms, uint64_t *offsets,
                     uint64_t *height) {
   struct gap__board *board = wheel->board;
-  while (*height > wheel->target && !gap__plan_is_late(clock, until_ms)) {
+  uint64_t began = gap__plan_elapsed_ms(clock), longest = 0; /* a round that would end late is not begun */
+  while (*height > wheel->target && !gap__plan_is_late(clock, until_ms > longest ? until_ms - longest : 0)) {
     int rc = gap__plan_order_sort(wheel->keys, wheel->core, wheel->core_count);
     if (rc) return rc;
     gap__board_clear(board);
@@ -104,6 +105,9 @@ int gap__wheel_turn(struct gap__wheel *wheel, const struct gap__plan_clock *cloc
       grow_core(wheel);
     }
     promote(wheel);
+    uint64_t now = gap__plan_elapsed_ms(clock);
+    if (now - began > longest) longest = now - began;
+    began = now;
   }
   return 0;
 }
