@@ -36,19 +36,10 @@ int gap__client_conf_values(const struct gap__conf_set *set, struct gap__conf *o
   return asked ? GAP_ENOTSUP : 0;
 }
 
-/* Keys that no code stands behind yet, where a source from `weakest` on wants something of them. */
 static void say_what_waits(const struct gap__conf_set *set, enum gap__conf_source weakest) {
-  static const char *const keys[] = {"convert", "overflow", "tiers", "plan", "trace", "scrub"};
-  for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++) {
-    uint32_t option = 0;
-    const char *variable;
-    char value[300];
-    find_option(keys[i], &option);
-    gap__conf_value_text(set, option, value, sizeof value);
-    if (gap__conf_value_source(set, option, &variable) >= weakest &&
-        strcmp(value, gap__conf_option_at(option)->default_text) != 0)
-      gap__log(GAP__LOG_WARNING, "%s: %s:%s has no effect in this version", variable, keys[i], value);
-  }
+  struct gap__conf_report report = {0};
+  gap__conf_warn_waiting(set, weakest, &report);
+  log_report(&report);
 }
 
 static int apply(struct gap__conf_set *set, const char *variable, const char *conf) {

@@ -126,6 +126,11 @@ const struct gap__conf_option *gap__conf_option_at(uint32_t index);
 void gap__conf_value_text(const struct gap__conf_set *, uint32_t index, char *out, size_t bytes);
 enum gap__conf_source gap__conf_value_source(const struct gap__conf_set *, uint32_t index, const char **variable);
 
+/* Is the key without effect in this version?  And a warning for each such key to which `weakest` or a stronger source gives another
+ * value than the default. */
+bool gap__conf_waits(const char *key);
+void gap__conf_warn_waiting(const struct gap__conf_set *, enum gap__conf_source weakest, struct gap__conf_report *);
+
 /* Rounds a request by roundup_power2_divisions (torch 2.11's rule: 512 bytes, or a share of the power of two below), then
  * to the granularity. bytes >= 1; never wraps: what would pass 2^64 becomes UINT64_MAX. */
 uint64_t gap__conf_round(const struct gap__conf *, uint64_t bytes);

@@ -96,7 +96,7 @@ static void print_row(const struct gap__conf_entry *entry, FILE *out) {
   print_range(about, out);
   fprintf(out, " | %s | %s | ", about->default_text, about->mutable_ ? "at once" : "start");
   print_cell(about->help, out);
-  fprintf(out, " |\n");
+  fprintf(out, "%s |\n", gap__conf_waits(about->key) ? " *No effect in this version.*" : "");
 }
 
 static void print_table(const char *title, bool torch, FILE *out) {

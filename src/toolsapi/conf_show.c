@@ -82,6 +82,7 @@ static int show(const struct arguments *arguments, FILE *out, FILE *err) {
       .string = arguments->string, .card_bytes = arguments->card_bytes, .set = gap__conf_new()};
   int result = view.set ? apply(&view, arguments->strict) : GAP_ENOMETA;
   view.refused = result != 0;
+  if (!result) gap__conf_warn_waiting(view.set, GAP__CONF_PYTORCH_ENV, &view.report);
   if (result == GAP_ENOMETA) fprintf(err, "gapless conf: %s\n", gap_strerror(result));
   else if (arguments->json) (void)gap__conf_print_json(&view, out);
   else gap__conf_print_text(&view, out);
