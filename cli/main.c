@@ -69,7 +69,14 @@ static int wants_help(int argc, char **argv) {
   return 0;
 }
 
+static void log_line(void *arg, int level, const char *line) {
+  (void)arg;
+  (void)level;
+  fprintf(stderr, "gapless: %s\n", line);
+}
+
 int main(int argc, char **argv) {
+  gap_set_log(log_line, NULL); /* warnings and errors: of a driver that does not load, for instance */
   if (argc > 0) program_path = argv[0];
   if (argc < 2) {
     print_overview(stderr);

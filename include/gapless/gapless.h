@@ -187,8 +187,8 @@ GAP_API int gap_pool_create(gap_heap *heap, int device, unsigned flags, const ch
 /* The same under an id of the caller's (PyTorch hands out its own).  A pool in use is counted once more, as by gap_pool_retain;
  * GAP_ESTATE: it has other flags. */
 GAP_API int gap_pool_adopt(gap_heap *heap, int device, unsigned flags, const char *tag, gap_pool_id id);
-/* The use count, as with graphs that share a pool.  At 0 the pool is released: its idle memory becomes anybody's, its live blocks stay
- * valid until they are freed.  GAP_ESTATE: not in use. */
+/* The use count, as with graphs that share a pool.  At 0 the pool is released: its idle memory becomes anybody's (of a contiguous pool: the
+ * driver's), its live blocks stay valid until they are freed.  GAP_ESTATE: not in use. */
 GAP_API int gap_pool_retain(gap_heap *heap, int device, gap_pool_id id);
 GAP_API int gap_pool_release(gap_heap *heap, int device, gap_pool_id id);
 

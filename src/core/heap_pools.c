@@ -130,13 +130,26 @@ int gap__heap_pool_share(gap_heap *heap, int device, gap_pool_id id) {
   return rc;
 }
 
+static int trim_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
+  uint64_t bytes;
+  return policy->trim(state, ((const struct heap_pool *)arg)->id, &bytes);
+}
+
+/* One use less.  Segments of a contiguous pool serve nobody else, so they go back to the driver with its last use. */
+static int count_down(gap_heap *heap, struct heap_pool *pool) {
+  int rc = gap__heap_each(heap, pool->device, release_one, pool);
+  if (rc) return rc;
+  bool last = atomic_fetch_sub(&pool->uses, 1) == 1;
+  bool contiguous = atomic_load(&pool->flags) == GAP_POOL_CONTIGUOUS;
+  return last && contiguous ? gap__heap_each(heap, pool->device, trim_one, pool) : 0;
+}
+
 int gap__heap_pool_release(gap_heap *heap, int device, gap_pool_id id) {
   if (!heap_device_at(heap, device) || is_default(id)) return GAP_EINVAL;
   if (heap->forked) return GAP_EFORKED;
   gap__lock(&heap->lock);
   struct heap_pool *pool = gap__heap_pool_find(heap, device, id);
-  int rc = pool && atomic_load(&pool->uses) ? gap__heap_each(heap, device, release_one, pool) : GAP_ESTATE;
-  if (!rc) atomic_fetch_sub(&pool->uses, 1);
+  int rc = pool && atomic_load(&pool->uses) ? count_down(heap, pool) : GAP_ESTATE;
   gap__unlock(&heap->lock);
   return rc;
 }

@@ -123,6 +123,20 @@ static void contiguous_pool(void **state) {
   api_close(heap);
 }
 
+static void contiguous_pools_leave_nothing(void **state) {
+  (void)state;
+  gap_heap *heap = api_open(GAP_BACKEND_SIM, 0, NULL);
+  for (int i = 0; i < 50; i++) {
+    gap_pool_id pool = make(heap, GAP_POOL_CONTIGUOUS, NULL);
+    gap_addr a = api_get_in(heap, 8, pool, 30 * MIB), b = api_get_in(heap, 8, pool, 3000);
+    api_give(heap, a), api_give(heap, b);
+    assert_int_equal(gap_pool_release(heap, 0, pool), 0);
+    assert_int_equal(api_stat(heap, 0, "reserved_bytes.all.current"), 0);
+  }
+  api_check(heap);
+  api_close(heap);
+}
+
 static void tags_in_the_summary(void **state) {
   (void)state;
   gap_heap *heap = api_open(GAP_BACKEND_SIM, 0, NULL);
@@ -155,9 +169,10 @@ static void foreign_numbers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arguments),       cmocka_unit_test(use_count),       cmocka_unit_test(private_pool),
-      cmocka_unit_test(shared_pool),     cmocka_unit_test(contiguous_pool), cmocka_unit_test(tags_in_the_summary),
-      cmocka_unit_test(foreign_numbers),
+      cmocka_unit_test(arguments),           cmocka_unit_test(use_count),
+      cmocka_unit_test(private_pool),        cmocka_unit_test(shared_pool),
+      cmocka_unit_test(contiguous_pool),     cmocka_unit_test(contiguous_pools_leave_nothing),
+      cmocka_unit_test(tags_in_the_summary), cmocka_unit_test(foreign_numbers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
