@@ -209,8 +209,8 @@ struct gap__pool {
 };
 
 #define GAP__WATCH_NOTES 8u
-struct gap__watch { /* of the one thread that steps it, and of the device lock */
-  uint64_t due_ns; /* the next look */
+struct gap__watch { /* guarded by the device lock */
+  _Atomic uint64_t due_ns; /* the next look; read without a lock: the maker and a tick may step at once */
   uint32_t count;
   struct gap__watch_note {
     uint64_t ns;
