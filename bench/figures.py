@@ -49,7 +49,7 @@ def histories(folder):
 
 def tasks(path, quick):
     """Name of the task and the options of its replay."""
-    yield "verify", ["--policy", "native", "--verify", "--check", "off"]
+    yield "verify", ["--verify", "--check", "off"]
     yield "free", ["--policy", "gapless", "--check", "off"]
     yield "late", ["--policy", "gapless", "--check", "off", "--cap", LATE_CAP]
     for lag in () if quick else LAGS_MS:
