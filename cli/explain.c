@@ -1,5 +1,4 @@
 /* gapless explain: why, in plain words, and what would have helped. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/explain.h"
-#include "nearest.h"
+#include "options.h"
 
 static const char help[] =
     "usage: gapless explain FILE [OPTIONS]\n"
@@ -57,11 +56,6 @@ static int parse_size(const char *option, const char *text, uint64_t *out) {
   return usage_error("explain", "%s %s: a size above 0 is wanted (26GiB)", option, text);
 }
 
-static int parse_number(const char *option, const char *text, uint64_t max, uint64_t *out) {
-  if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out <= max) return 0;
-  return usage_error("explain", "%s %s: a whole number from 0 to %" PRIu64 " is wanted", option, text, max);
-}
-
 static int parse_card(struct request *request, const char *name) {
   uint64_t usable;
   if (gap_card_parse(name, &request->options.card_bytes, &usable) == 0) return 0;
@@ -76,12 +70,12 @@ static int parse_option(struct request *request, int option, const char *value) 
     case OPT_CAP: return parse_size("--cap", value, &request->options.cap_bytes);
     case OPT_CARD: return parse_card(request, value);
     case OPT_DEVICE:
-      rc = parse_number("--device", value, 1023, &number);
+      rc = parse_number("explain", "--device", value, 0, 1023, &number);
       request->options.device = (int64_t)number;
       return rc;
     case OPT_NO_ADVICE: request->advice = false; return 0;
     case OPT_SECONDS:
-      rc = parse_number("--seconds", value, SECONDS_MAX, &number);
+      rc = parse_number("explain", "--seconds", value, 0, SECONDS_MAX, &number);
       request->options.budget_ms = (uint32_t)number * 1000;
       return rc;
     case OPT_JSON: request->json = true; return 0;
@@ -90,24 +84,11 @@ static int parse_option(struct request *request, int option, const char *value) 
   }
 }
 
-static int bad_option(const char *given) {
-  const char *names[sizeof options / sizeof options[0]];
-  int count = 0;
-  for (; options[count].name; count++) {
-    names[count] = options[count].name;
-    if (strncmp(given, "--", 2) == 0 && strcmp(given + 2, options[count].name) == 0)
-      return usage_error("explain", "%s needs a value", given);
-  }
-  const char *near = nearest_name(given + strspn(given, "-"), names, count);
-  if (near) return usage_error("explain", "there is no option \"%s\"; did you mean --%s?", given, near);
-  return usage_error("explain", "there is no option \"%s\"; see gapless explain --help", given);
-}
-
 static int parse(struct request *request, int argc, char **argv) {
   optind = 1;
   opterr = 0;
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option(argv[optind - 1]) : parse_option(request, option, optarg);
+    int rc = option == '?' ? bad_option("explain", options, argv[optind - 1]) : parse_option(request, option, optarg);
     if (rc != 0) return rc;
   }
   if (optind == argc) return usage_error("explain", "no file; see gapless explain --help");

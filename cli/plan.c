@@ -1,5 +1,4 @@
 /* gapless plan: where every request of a repeating program should lie. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/plan.h"
-#include "nearest.h"
+#include "options.h"
 
 static const char help[] =
     "usage: gapless plan FILE [OPTIONS]\n"
@@ -51,11 +50,6 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_number(const char *option, const char *text, uint64_t max, uint64_t *out) {
-  if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out <= max) return 0;
-  return usage_error("plan", "%s %s: a whole number from 0 to %" PRIu64 " is wanted", option, text, max);
-}
-
 /* "A..B", or "A" for one step. */
 static int parse_steps(struct request *request, const char *text) {
   const char *dots = strstr(text, "..");
@@ -81,11 +75,11 @@ static int parse_option(struct request *request, int option, const char *value) 
       if (gap__text_parse_size(value, strlen(value), &request->options.capacity_bytes) == 0) return 0;
       return usage_error("plan", "--capacity %s: a size is wanted (26GiB)", value);
     case OPT_LIMIT:
-      rc = parse_number("--time-limit", value, SECONDS_MAX, &number);
+      rc = parse_number("plan", "--time-limit", value, 0, SECONDS_MAX, &number);
       request->options.time_limit_ms = (uint32_t)number * 1000;
       return rc;
     case OPT_DEVICE:
-      rc = parse_number("--device", value, 1023, &number);
+      rc = parse_number("plan", "--device", value, 0, 1023, &number);
       request->options.device = (int64_t)number;
       return rc;
     case OPT_JSON: request->json = true; return 0;
@@ -94,24 +88,11 @@ static int parse_option(struct request *request, int option, const char *value) 
   }
 }
 
-static int bad_option(const char *given) {
-  const char *names[sizeof options / sizeof options[0]];
-  int count = 0;
-  for (; options[count].name; count++) {
-    names[count] = options[count].name;
-    if (strcmp(given, "-o") == 0 || (strncmp(given, "--", 2) == 0 && strcmp(given + 2, options[count].name) == 0))
-      return usage_error("plan", "%s needs a value", given);
-  }
-  const char *near = nearest_name(given + strspn(given, "-"), names, count);
-  if (near) return usage_error("plan", "there is no option \"%s\"; did you mean --%s?", given, near);
-  return usage_error("plan", "there is no option \"%s\"; see gapless plan --help", given);
-}
-
 static int parse(struct request *request, int argc, char **argv) {
   optind = 1;
   opterr = 0;
   for (int option; (option = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option(argv[optind - 1]) : parse_option(request, option, optarg);
+    int rc = option == '?' ? bad_option("plan", options, argv[optind - 1]) : parse_option(request, option, optarg);
     if (rc != 0) return rc;
   }
   if (optind == argc) return usage_error("plan", "no file; see gapless plan --help");

@@ -1,5 +1,4 @@
 /* gapless replay: would it have fitted? */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/tools.h"
-#include "nearest.h"
+#include "options.h"
 #include "table.h"
 
 static const char help[] =
@@ -100,17 +99,12 @@ static int parse_policies(struct request *request, const char *list) {
   }
 }
 
-static int parse_number(const char *option, const char *text, uint64_t max, uint64_t *out) {
-  if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out <= max) return 0;
-  return usage_error("replay", "%s %s: a whole number from 0 to %" PRIu64 " is wanted", option, text, max);
-}
-
 static int parse_check(struct request *request, const char *text) {
   uint64_t every = 0;
   int rc = 0;
   if (strcmp(text, "every") == 0) every = GAP_CHECK_EVERY;
   else if (strcmp(text, "off") == 0) every = GAP_CHECK_OFF;
-  else rc = parse_number("--check", text, 1000000000, &every);
+  else rc = parse_number("replay", "--check", text, 0, 1000000000, &every);
   request->check = (int64_t)every;
   return rc;
 }
@@ -149,14 +143,14 @@ static int parse_option(struct request *request, int option, const char *value) 
     case OPT_CAP: return parse_cap(request, value);
     case OPT_CARD: return parse_card(request, value);
     case OPT_MIN_CAP: request->min_cap = true; return 0;
-    case OPT_LAG: return parse_number("--lag", value, 3600000000, &request->lag_us);
+    case OPT_LAG: return parse_number("replay", "--lag", value, 0, 3600000000, &request->lag_us);
     case OPT_BACKEND: return parse_backend(request, value);
     case OPT_SPEED: return parse_speed(request, value);
     case OPT_VERIFY: request->verify = true; return 0;
     case OPT_CONF: request->conf = value; return 0;
     case OPT_CHECK: return parse_check(request, value);
     case OPT_DEVICE:
-      rc = parse_number("--device", value, 1023, &number);
+      rc = parse_number("replay", "--device", value, 0, 1023, &number);
       request->device = (int64_t)number;
       return rc;
     case OPT_JSON: request->json = true; return 0;
@@ -165,25 +159,12 @@ static int parse_option(struct request *request, int option, const char *value) 
   }
 }
 
-static int bad_option(const char *given) {
-  const char *names[sizeof options / sizeof options[0]];
-  int count = 0;
-  for (; options[count].name; count++) {
-    names[count] = options[count].name;
-    if (strncmp(given, "--", 2) == 0 && strcmp(given + 2, options[count].name) == 0)
-      return usage_error("replay", "%s needs a value", given);
-  }
-  const char *near = nearest_name(given + strspn(given, "-"), names, count);
-  if (near) return usage_error("replay", "there is no option \"%s\"; did you mean --%s?", given, near);
-  return usage_error("replay", "there is no option \"%s\"; see gapless replay --help", given);
-}
-
 static int parse(struct request *request, int argc, char **argv) {
   bool any_policy = false;
   optind = 1;
   opterr = 0;
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    if (option == '?') return bad_option(argv[optind - 1]);
+    if (option == '?') return bad_option("replay", options, argv[optind - 1]);
     int rc = parse_option(request, option, optarg);
     if (rc != 0) return rc;
     any_policy |= option == OPT_POLICY;

@@ -1,5 +1,4 @@
 /* gapless tune: which settings need the least memory? */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,7 +9,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/tune.h"
-#include "nearest.h"
+#include "options.h"
 #include "table.h"
 
 static const char help[] =
@@ -58,21 +57,15 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_number(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *out) {
-  if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out >= least && *out <= most) return 0;
-  return usage_error("tune", "%s %s: a whole number from %" PRIu64 " to %" PRIu64 " is wanted", option, text, least,
-                     most);
-}
-
 static int parse_option(struct request *request, int option, const char *value) {
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
     case OPT_THREADS:
-      rc = parse_number("--threads", value, 1, 256, &number);
+      rc = parse_number("tune", "--threads", value, 1, 256, &number);
       request->options.threads = (uint32_t)number;
       return rc;
-    case OPT_LAG: return parse_number("--lag", value, 0, 3600000000, &request->options.lag_us);
+    case OPT_LAG: return parse_number("tune", "--lag", value, 0, 3600000000, &request->options.lag_us);
     case OPT_CACHE: request->cache = value; return 0;
     case OPT_NO_CACHE: request->no_cache = true; return 0;
     case OPT_OUT: request->out = value; return 0;
@@ -84,24 +77,11 @@ static int parse_option(struct request *request, int option, const char *value) 
   }
 }
 
-static int bad_option(const char *given) {
-  const char *names[sizeof options / sizeof options[0]];
-  int count = 0;
-  for (; options[count].name; count++) {
-    names[count] = options[count].name;
-    if (strncmp(given, "--", 2) == 0 && strcmp(given + 2, options[count].name) == 0)
-      return usage_error("tune", "%s needs a value", given);
-  }
-  const char *near = nearest_name(given + strspn(given, "-"), names, count);
-  if (near) return usage_error("tune", "there is no option \"%s\"; did you mean --%s?", given, near);
-  return usage_error("tune", "there is no option \"%s\"; see gapless tune --help", given);
-}
-
 static int parse(struct request *request, int argc, char **argv) {
   optind = 1;
   opterr = 0;
   for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option(argv[optind - 1]) : parse_option(request, option, optarg);
+    int rc = option == '?' ? bad_option("tune", options, argv[optind - 1]) : parse_option(request, option, optarg);
     if (rc != 0) return rc;
   }
   if (request->cache && request->no_cache) return usage_error("tune", "--cache and --no-cache exclude each other");

@@ -1,6 +1,6 @@
 /* What the benchmarks on a GPU share: clocks, medians, the device, and one JSON object a line of output.
  *
- * They use the public header and the driver's own, and are compiled on the GPU machine (bench/gpu.sh --part bench). */
+ * They use the public header and the driver's own, and are compiled on the GPU machine (bench/gpu.sh --part build --part bench). */
 #ifndef GAP_BENCH_GPU_H
 #define GAP_BENCH_GPU_H
 

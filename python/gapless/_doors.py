@@ -5,7 +5,8 @@ import os
 from types import ModuleType
 from typing import Any, Optional, Tuple
 
-from . import _library, _pluggable, _shim
+from . import _pluggable, _shim
+from ._library import library
 from ._say import say
 
 LOST = (
@@ -17,7 +18,7 @@ LOST = (
 def _missing() -> str:
     """What is missing on this machine, seen without starting the driver: a fork may follow."""
     try:
-        _library.library()
+        library()
     except OSError as reason:
         return f"the library cannot be loaded: {reason}"
     try:

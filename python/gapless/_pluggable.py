@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from . import _library
 from ._errors import Error
+from ._library import library
 from .heap import Heap, default_heap
 
 # torch's setter on the allocator object, and the function that it is given.
@@ -58,7 +59,7 @@ class Pluggable:
             thrower = ctypes.cast(getattr(c10, _THROW), ctypes.c_void_p)
         except (OSError, AttributeError):
             return  # a failing allocation gives NULL and a line on standard error
-        _library.library().gap_torch_set_throw(thrower)
+        library().gap_torch_set_throw(thrower)
 
     def about_to_start(self, torch: ModuleType) -> None:
         """Looks whether there is a driver that suffices, and swaps torch's allocator.  Raises Refused."""

@@ -202,11 +202,6 @@ int gap__heap_device_count(const gap_heap *heap) { return heap->device_count; }
 
 bool gap__heap_forked(const gap_heap *heap) { return heap->forked; }
 
-bool gap__heap_is_open(gap_heap *heap, int device) {
-  struct heap_device *at = heap_device_at(heap, device);
-  return at && !heap->forked && heap_is_open(&at->base);
-}
-
 struct gap__dev *gap__heap_dev(gap_heap *heap, int device) {
   struct heap_device *at = heap_device_at(heap, device);
   return at && heap_is_open(&at->base) ? at->base.dev : NULL;

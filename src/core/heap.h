@@ -79,7 +79,6 @@ int gap__heap_create(const struct gap__heap_params *, gap_heap **out);
 void gap__heap_destroy(gap_heap *); /* gives everything back; live blocks become invalid */
 void *gap__heap_client(gap_heap *);
 int gap__heap_device_count(const gap_heap *);
-bool gap__heap_is_open(gap_heap *, int device);
 bool gap__heap_forked(const gap_heap *); /* we are the child of a fork: only destroy works */
 
 #define GAP__LARGEST_REQUEST ((uint64_t)1 << 60) /* from here on nothing is tried */

@@ -75,7 +75,6 @@ void gap__heap_enlist(gap_heap *);
 void gap__heap_delist(gap_heap *);
 
 /* heap_conf.c, the heap's lock held: the values of a device, and what follows from them. */
-int gap__heap_take_conf(gap_heap *, const struct gap__conf *);
 void gap__heap_apply_amounts(struct heap_device *, bool conf_changed);
 void gap__heap_confs_free(gap_heap *);
 

@@ -34,8 +34,4 @@ static inline uint64_t gap__plan_align(uint64_t offset, uint64_t align) {
   return align == 1 ? offset : (offset + align - 1) / align * align;
 }
 
-static inline bool gap__plan_meet(const struct gap__plan_block *a, const struct gap__plan_block *b) {
-  return a->from < b->to && b->from < a->to;
-}
-
 #endif

@@ -27,9 +27,6 @@ static inline gap__value gap__value_of(enum gap__tag tag, uint64_t index) { retu
 static inline enum gap__tag gap__value_tag(gap__value value) { return (enum gap__tag)(value & 15); }
 static inline uint32_t gap__value_index(gap__value value) { return (uint32_t)(value >> 4); }
 static inline int64_t gap__value_int(gap__value value) { return (int64_t)value >> 4; }
-static inline bool gap__value_int_fits(int64_t number) {
-  return number >= -((int64_t)1 << 59) && number < (int64_t)1 << 59;
-}
 static inline gap__value gap__value_of_int(int64_t number) { return gap__value_of(GAP__TAG_INT, (uint64_t)number); }
 
 #endif

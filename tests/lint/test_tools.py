@@ -134,7 +134,7 @@ class Api(Tree):
         self.put("include/gapless/gapless.h", HEADER)
         self.put("src/base/errors.def", '/* e */\nGAP_ERROR(GAP_OK, 0, "x")\nGAP_ERROR(GAP_EINVAL, -1, "y")\n')
 
-    def library(self, code, *flags):
+    def shared_object(self, code, *flags):
         source, library = self.put("lib.c", code), self.root / "lib.so"
         subprocess.run([os.environ.get("CC") or "cc", "-shared", "-fPIC", "-o", library, source, *flags], check=True)
         return library
@@ -153,18 +153,18 @@ class Api(Tree):
 
     def test_exports(self):
         code = "int gap_a(void) { return 1; }\n"
-        self.accepted(self.tool, self.library(code))
-        self.refused("exports gap__b", self.tool, self.library(code + "int gap__b(void) { return 1; }\n"))
-        self.refused("does not export gap_a", self.tool, self.library("int gap_b(void) { return 1; }\n"))
-        self.refused("exports nothing", self.tool, self.library("static int a; int *f(void); typedef int b;\n"))
+        self.accepted(self.tool, self.shared_object(code))
+        self.refused("exports gap__b", self.tool, self.shared_object(code + "int gap__b(void) { return 1; }\n"))
+        self.refused("does not export gap_a", self.tool, self.shared_object("int gap_b(void) { return 1; }\n"))
+        self.refused("exports nothing", self.tool, self.shared_object("static int a; int *f(void); typedef int b;\n"))
 
     def test_command_header(self):
         self.put("include/gapless/tools.h", "/* t */\nvoid gap_tool(void);\n")
-        self.accepted(self.tool, self.library("int gap_a(void) { return 1; }\n"))
+        self.accepted(self.tool, self.shared_object("int gap_a(void) { return 1; }\n"))
 
     def test_needs(self):
         code = "int gap_a(void) { return 1; }\n"
-        self.refused("needs libz.so", self.tool, self.library(code, "-Wl,--no-as-needed", "-lz"))
+        self.refused("needs libz.so", self.tool, self.shared_object(code, "-Wl,--no-as-needed", "-lz"))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import gapless
 import pytest
 from conftest import ROOT
 from gapless import _library
+from gapless._library import library
 
 MIB = 1 << 20
 
@@ -22,7 +23,7 @@ def heap(request):
 
 
 def test_every_prototype_is_exported():
-    missing = [name for name in _library._SIGNATURES if not hasattr(_library.library(), name)]
+    missing = [name for name in _library._SIGNATURES if not hasattr(library(), name)]
     assert missing == []
 
 

@@ -61,16 +61,25 @@ static void release(struct script *script, int block, uint64_t size) {
   complete(script, block, size);
 }
 
-static void play(const gap_history *history, enum gap_policy policy, uint64_t cap, gap_replay_result *result) {
+static gap_replay_options options_of(enum gap_policy policy, uint64_t cap) {
   gap_replay_options options;
-  char message[512] = "";
   gap_replay_defaults(&options);
   options.policy = policy;
   options.cap_bytes = cap;
-  options.check = GAP_CHECK_EVERY;
-  int rc = gap_replay(history, &options, result, message, sizeof message);
+  return options;
+}
+
+static void play_with(const gap_history *history, const gap_replay_options *options, gap_replay_result *result) {
+  char message[512] = "";
+  int rc = gap_replay(history, options, result, message, sizeof message);
   if (rc != 0) print_error("%s\n", message);
   assert_int_equal(rc, 0);
+}
+
+static void play(const gap_history *history, enum gap_policy policy, uint64_t cap, gap_replay_result *result) {
+  gap_replay_options options = options_of(policy, cap);
+  options.check = GAP_CHECK_EVERY;
+  play_with(history, &options, result);
 }
 
 static void test_peaks(void **state) {
@@ -525,17 +534,11 @@ static void test_two_streams_at_every_lag(void **state) {
 /* The same requests through a card with real time and queues, without a GPU: what is held and served agrees. */
 static void play_on_host(const gap_history *history, enum gap_policy policy, uint64_t cap, uint64_t lag_us,
                          gap_replay_result *result) {
-  gap_replay_options options;
-  char message[512] = "";
-  gap_replay_defaults(&options);
-  options.policy = policy;
-  options.cap_bytes = cap;
+  gap_replay_options options = options_of(policy, cap);
   options.lag_us = lag_us;
   options.backend = GAP_BACKEND_HOST;
   options.speed = 0;
-  int rc = gap_replay(history, &options, result, message, sizeof message);
-  if (rc != 0) print_error("%s\n", message);
-  assert_int_equal(rc, 0);
+  play_with(history, &options, result);
 }
 
 static void test_on_a_card_with_real_time(void **state) {

@@ -1,0 +1,36 @@
+#include "options.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli.h"
+#include "nearest.h"
+
+enum { NAMES_MAX = 64 };
+
+/* -o or --out: an option that exists, so what getopt missed is its value. */
+static bool names(const struct option *option, const char *given) {
+  if (strncmp(given, "--", 2) == 0) return strcmp(given + 2, option->name) == 0;
+  return given[0] == '-' && given[1] && !given[2] && option->val == given[1];
+}
+
+int bad_option(const char *command, const struct option *options, const char *given) {
+  const char *known[NAMES_MAX];
+  int count = 0;
+  for (const struct option *option = options; option->name && count < NAMES_MAX; option++) {
+    if (names(option, given)) return usage_error(command, "%s needs a value", given);
+    known[count++] = option->name;
+  }
+  const char *near = nearest_name(given + strspn(given, "-"), known, count);
+  if (near) return usage_error(command, "there is no option \"%s\"; did you mean --%s?", given, near);
+  return usage_error(command, "there is no option \"%s\"; see gapless %s --help", given, command);
+}
+
+int parse_number(const char *command, const char *option, const char *text, uint64_t least, uint64_t most,
+                 uint64_t *out) {
+  if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out >= least && *out <= most) return 0;
+  return usage_error(command, "%s %s: a whole number from %" PRIu64 " to %" PRIu64 " is wanted", option, text, least,
+                     most);
+}
