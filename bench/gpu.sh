@@ -45,8 +45,9 @@ compile() {
 
 objects() { sed "s|.*|$build/obj/&.o|"; }
 
-library_sources() { find src/base src/conf src/dev src/core src/api -name '*.c'; }
-tool_sources() { find src/trace src/replay src/explain src/toolsapi cli -name '*.c'; }
+in_library='src/(base|conf|dev|core|api)/'
+library_sources() { find src -name '*.c' | grep -E "$in_library"; }
+tool_sources() { find src cli -name '*.c' | grep -vE "$in_library"; }
 
 link_program() { # link_program NAME FILE...: with the library's objects
   local name=$1
@@ -74,7 +75,9 @@ build_shared() {
 
 build_command() {
   has_header jansson.h && has_header zstd.h && has_header lzma.h && has_header zlib.h || { echo "command skipped: libraries are missing"; return 77; }
-  tool_sources | compile && link_program gapless $(tool_sources | objects) -ljansson -lzstd -llzma -lz
+  printf 'extern const char gap__tune_model[];\nconst char gap__tune_model[] = "%s";\n' "$(commit)" >"$build/model.c" # kept results' mark
+  { tool_sources && echo "$build/model.c"; } | compile || return 1
+  link_program gapless $(tool_sources | objects) "$build/obj/$build/model.c.o" -ljansson -lzstd -llzma -lz
 }
 
 # The copy of the tree that a GPU machine gets may carry no history, or an older one.
