@@ -8,7 +8,7 @@
 #include "nearest.h"
 
 static const struct command *const commands[] = {&command_replay, &command_explain, &command_plan, &command_tune,
-                                                 &command_demo,   &command_conf,    &command_info};
+                                                 &command_diff,   &command_demo,    &command_conf, &command_info};
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 const char *program_path = "gapless";

@@ -21,8 +21,9 @@ ALLOWED = {
     "replay": {"base", "dev", "conf", "core", "trace"},
     "explain": {"base", "dev", "conf", "core", "trace", "replay"},
     "tune": {"base", "dev", "conf", "core", "trace", "replay"},
-    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "api"},
-    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "api", "toolsapi"},
+    "compare": {"base", "dev", "conf", "core", "trace", "replay", "explain"},
+    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api"},
+    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api", "toolsapi"},
 }
 LIBRARY = {"base", "dev", "conf", "core", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other

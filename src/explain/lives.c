@@ -118,3 +118,15 @@ void gap__lives_free(struct gap__lives *lives) {
   free(lives->of_event);
   *lives = (struct gap__lives){0};
 }
+
+int64_t gap__lives_change(const struct gap__lives *lives, const struct gap__hist_event *event, uint32_t index) {
+  if (lives->of_event[index] == GAP__LIFE_NEVER) return 0;
+  int64_t bytes = (int64_t)lives->at[lives->of_event[index]].bytes;
+  return event->action == GAP__ACT_ALLOC ? bytes : event->action == GAP__ACT_FREE_COMPLETED ? -bytes : 0;
+}
+
+int64_t gap__lives_at_start(const struct gap__lives *lives) {
+  int64_t bytes = 0;
+  for (uint32_t i = 0; i < lives->count; i++) bytes += lives->at[i].before ? (int64_t)lives->at[i].bytes : 0;
+  return bytes;
+}

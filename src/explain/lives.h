@@ -41,6 +41,10 @@ struct gap__lives {
 int gap__lives_find(const struct gap__history *, uint32_t device, struct gap__lives *);
 void gap__lives_free(struct gap__lives *);
 
+/* What an event adds to the live bytes; live bytes before the first event. */
+int64_t gap__lives_change(const struct gap__lives *, const struct gap__hist_event *, uint32_t index);
+int64_t gap__lives_at_start(const struct gap__lives *);
+
 static inline uint64_t gap__lives_rounded(uint64_t size) { return size ? (size + 511) & ~(uint64_t)511 : 512; }
 
 /* Is it live after this event? */

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 char *gap__phrase_part(uint64_t bytes, char out[GAP__TEXT_BYTES]) {
   uint64_t gib = (uint64_t)1 << 30, whole = bytes / gib;
@@ -18,4 +19,22 @@ char *gap__phrase_percent(uint64_t part, uint64_t whole, char out[GAP__TEXT_BYTE
     snprintf(out, GAP__TEXT_BYTES, "%" PRIu64 ".%" PRIu64 " %%", tenths / 10, tenths % 10);
   else snprintf(out, GAP__TEXT_BYTES, "%" PRIu64 " %%", (tenths + 5) / 10);
   return out;
+}
+
+void gap__phrase_paragraph(struct gap__text *out, const char *text, unsigned columns, unsigned indent, size_t column) {
+  for (bool first = true; *text; first = false) {
+    size_t word = strcspn(text, " ");
+    if (!first && columns && column + 1 + word > columns) {
+      gap__text_add(out, "\n%*s", (int)indent, "");
+      column = indent;
+    } else if (!first) {
+      gap__text_add_char(out, ' ');
+      column++;
+    }
+    gap__text_add_bytes(out, text, word);
+    column += word;
+    text += word;
+    text += strspn(text, " ");
+  }
+  gap__text_add_char(out, '\n');
 }

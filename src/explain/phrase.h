@@ -16,4 +16,8 @@ char *gap__phrase_part(uint64_t bytes, char out[GAP__TEXT_BYTES]);
 /* "71 %", "0.4 %" */
 char *gap__phrase_percent(uint64_t part, uint64_t whole, char out[GAP__TEXT_BYTES]);
 
+/* Appends a paragraph to a line that has `column` characters, broken between words at `columns` (0: nowhere); every further line is
+ * indented. */
+void gap__phrase_paragraph(struct gap__text *, const char *text, unsigned columns, unsigned indent, size_t column);
+
 #endif

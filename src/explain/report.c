@@ -8,25 +8,6 @@
 
 enum { NAME_BYTES = 160, OPTION_QUESTION = 5, HOLDER_INDENT = 14 };
 
-/* Appends a paragraph to a line that has `column` characters, broken between words; every further line is indented. */
-static void paragraph(struct gap__text *out, const char *text, unsigned columns, unsigned indent, size_t column) {
-  for (bool first = true; *text; first = false) {
-    size_t word = strcspn(text, " ");
-    if (!first && columns && column + 1 + word > columns) {
-      gap__text_add(out, "\n%*s", (int)indent, "");
-      column = indent;
-    } else if (!first) {
-      gap__text_add_char(out, ' ');
-      column++;
-    }
-    gap__text_add_bytes(out, text, word);
-    column += word;
-    text += word;
-    text += strspn(text, " ");
-  }
-  gap__text_add_char(out, '\n');
-}
-
 static void say_head(const struct gap__subject *subject, struct gap__text *line) {
   const struct gap__hist_device *from = &subject->history->devices[subject->device];
   gap__text_add(line, "Device %" PRIu32 ": %s event%s", subject->device, GAP__COUNT(from->event_count),
@@ -85,7 +66,7 @@ static void say_servable(const struct gap__subject *subject, struct gap__text *l
 }
 
 static void add_paragraph(struct gap__text *out, struct gap__text *line, unsigned columns, unsigned indent) {
-  paragraph(out, gap__text_str(line), columns, indent, 0);
+  gap__phrase_paragraph(out, gap__text_str(line), columns, indent, 0);
   gap__text_clear(line);
 }
 
@@ -128,7 +109,7 @@ char *gap__report_words(const struct gap__subject *subject, unsigned columns) {
   for (uint32_t i = 0; i < subject->holders.count; i++) {
     say_holder(subject, &subject->holders.at[i], &line);
     gap__text_add(&out, "%*s  ", HOLDER_INDENT - 2, GAP__SIZE(subject->holders.at[i].bytes));
-    paragraph(&out, gap__text_str(&line), columns, HOLDER_INDENT, HOLDER_INDENT);
+    gap__phrase_paragraph(&out, gap__text_str(&line), columns, HOLDER_INDENT, HOLDER_INDENT);
     gap__text_clear(&line);
   }
   put_questions(subject, &out, &line, columns);

@@ -127,7 +127,7 @@ static int name_frame(const struct gap__history *history, uint32_t frame, char *
 void gap__sites_name(const struct gap__sites *sites, uint32_t site, char *out, size_t bytes) {
   const struct gap__site *at = &sites->at[site];
   if (!at->frame) {
-    snprintf(out, bytes, "no call site recorded");
+    snprintf(out, bytes, "%s", GAP__SITES_NONE);
     return;
   }
   size_t used = (size_t)name_frame(sites->history, at->frame - 1, out, bytes);

@@ -26,8 +26,9 @@ struct gap__sites {
 int gap__sites_find(const struct gap__history *, struct gap__sites *); /* 0 or GAP_ENOMETA */
 void gap__sites_free(struct gap__sites *);
 
-/* "modeling_llama.py:175 forward", followed by ", called from train.py:23 main" where that is another line; "no call site
- * recorded" for site 0. */
+#define GAP__SITES_NONE "no call site recorded" /* the name of site 0 */
+
+/* "modeling_llama.py:175 forward", followed by ", called from train.py:23 main" where that is another line. */
 void gap__sites_name(const struct gap__sites *, uint32_t site, char *out, size_t bytes);
 
 #endif

@@ -97,34 +97,22 @@ static bool stacks_tell(const struct gap__sites *sites) {
   return false;
 }
 
-static int64_t change_of(const struct gap__lives *lives, const struct gap__hist_event *event, uint32_t index) {
-  if (lives->of_event[index] == GAP__LIFE_NEVER) return 0;
-  int64_t bytes = (int64_t)lives->at[lives->of_event[index]].bytes;
-  return event->action == GAP__ACT_ALLOC ? bytes : event->action == GAP__ACT_FREE_COMPLETED ? -bytes : 0;
-}
-
-static int64_t live_at_start(const struct gap__lives *lives) {
-  int64_t bytes = 0;
-  for (uint32_t i = 0; i < lives->count; i++) bytes += lives->at[i].before ? (int64_t)lives->at[i].bytes : 0;
-  return bytes;
-}
-
 /* Excursions of the curve: above the floor so far by more than half of the largest rise, then below a tenth of it. */
 static int from_curve(const struct gap__history *history, uint32_t device, const struct gap__lives *lives,
                       struct gap__steps *steps, uint32_t *room) {
   const struct gap__hist_device *from = &history->devices[device];
-  int64_t live = live_at_start(lives), floor = live, swing = 0, low = live;
+  int64_t live = gap__lives_at_start(lives), floor = live, swing = 0, low = live;
   for (uint32_t i = 0; i < from->event_count; i++) {
-    live += change_of(lives, &from->events[i], i);
+    live += gap__lives_change(lives, &from->events[i], i);
     if (live < low) low = live;
     if (live - low > swing) swing = live - low;
   }
   bool is_high = false;
   int rc = 0;
   steps->source = GAP__STEPS_CURVE;
-  live = floor = live_at_start(lives);
+  live = floor = gap__lives_at_start(lives);
   for (uint32_t i = 0; !rc && swing > 0 && i < from->event_count; i++) {
-    live += change_of(lives, &from->events[i], i);
+    live += gap__lives_change(lives, &from->events[i], i);
     if (!is_high && live < floor) floor = live;
     if (live - floor > swing / 2) is_high = true;
     if (!is_high || live - floor > swing / 10) continue;
@@ -206,12 +194,12 @@ static void find_phases(const struct gap__hist_device *from, const struct gap__l
 
 static void find_extremes(const struct gap__hist_device *from, const struct gap__lives *lives,
                           struct gap__steps *steps) {
-  int64_t live = live_at_start(lives);
+  int64_t live = gap__lives_at_start(lives);
   for (uint32_t i = 0; i < steps->count; i++) {
     struct gap__step *step = &steps->at[i];
     int64_t most = -1, least = INT64_MAX;
     for (uint32_t j = step->first; j < step->end; j++) {
-      live += change_of(lives, &from->events[j], j);
+      live += gap__lives_change(lives, &from->events[j], j);
       if (live > most) step->peak_event = j;
       if (live > most) most = live;
       if (live < least) least = live;
