@@ -17,8 +17,8 @@
 #include "core/supply.h"
 #include "core/watch.h"
 
-enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 2 }; /* ahead: half of what is held */
-#define KEEP_GOING_NS 200000000ull /* 200 ms after the last growth */
+enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 1 }; /* ahead: as much as is held */
+#define KEEP_GOING_NS 1000000000ull /* 1 s after the last growth */
 #define IDLE_POLL_NS 500000        /* 0.5 ms between looks while an arena grows */
 
 void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint32_t pages) {
