@@ -15,8 +15,8 @@ struct command {
   int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 
-extern const struct command command_replay, command_explain, command_plan, command_tune, command_diff, command_demo,
-    command_conf, command_info;
+extern const struct command command_replay, command_explain, command_plan, command_tune, command_diff, command_check,
+    command_demo, command_conf, command_info;
 
 /* How this program was called: argv[0] of main. */
 extern const char *program_path;

@@ -44,6 +44,49 @@ char *gap_diff_words(const gap_diff *, unsigned columns, unsigned rows);
 /* Everything as one JSON object on one line, malloc'ed; NULL when the host has no memory. */
 char *gap_diff_json(const gap_diff *);
 
+/* ---- Histories against limits ---- */
+
+typedef struct gap_limits gap_limits;
+
+typedef struct gap_limits_options {
+  size_t size;              /* sizeof(gap_limits_options) */
+  int64_t device;           /* -1: the one with the last refusal, else the one that holds most */
+  double tolerance;         /* a part of 1: how far a baseline may be exceeded where no limit says so */
+  int allow_missing;        /* 1: a figure that a file does not tell passes */
+  gap_progress_fn progress; /* may be NULL: bytes read */
+  void *progress_arg;
+} gap_limits_options;
+
+/* Any device, 0.05, a missing figure does not pass. */
+void gap_limits_defaults(gap_limits_options *);
+int gap_limits_new(const gap_limits_options *, gap_limits **out); /* 0 or GAP_ENOMETA */
+void gap_limits_free(gap_limits *);
+
+/* The limits that there are: "max-peak", "max-waste", ...; NULL at the end.  And what each limits. */
+const char *gap_limits_name(uint32_t index);
+const char *gap_limits_words_of(uint32_t index);
+/* "26GiB", "12%", "300": at most that.  "+5%", "+512MiB", "+3": at most so much more than the baseline.  The last one for a figure counts.
+ * GAP_EVALUE with the reason in `message`. */
+int gap_limits_set(gap_limits *, uint32_t index, const char *text, char *message, size_t bytes);
+/* A history, or figures that gap_limits_save wrote.  Where no limit refers to it, the peaks of live and held bytes may exceed it by the
+ * tolerance.  Errors as gap_limits_file. */
+int gap_limits_baseline(gap_limits *, const char *path, char *message, size_t bytes);
+/* Measures a file and holds it against the limits; once they are all given.  GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA, GAP_EINVAL (no
+ * such device; nothing to check against), with the reason in `message`. */
+int gap_limits_file(gap_limits *, const char *path, char *message, size_t bytes);
+/* Writes the figures of the last file for a later gap_limits_baseline. */
+int gap_limits_save(const gap_limits *, const char *path, char *message, size_t bytes);
+
+typedef enum gap_limits_answer { GAP_LIMITS_PASSED, GAP_LIMITS_FAILED, GAP_LIMITS_MISSING } gap_limits_answer;
+
+/* Of all files so far: failed before missing before passed. */
+gap_limits_answer gap_limits_answer_of(const gap_limits *);
+/* Malloc'ed; NULL when the host has no memory.  JSON: one object for the index-th file; XML: all files, in the form of JUnit. */
+char *gap_limits_words(const gap_limits *);
+uint32_t gap_limits_file_count(const gap_limits *);
+char *gap_limits_json(const gap_limits *, uint32_t index);
+char *gap_limits_junit(const gap_limits *);
+
 #ifdef __cplusplus
 }
 #endif

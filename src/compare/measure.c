@@ -17,7 +17,7 @@
 
 const struct gap__figure_info *gap__figure_info(enum gap__figure figure) {
   static const struct gap__figure_info infos[] = {
-#define FIGURE(name, json, kind, words, unknown) {json, KIND_##kind, words, unknown},
+#define FIGURE(name, json, option, kind, words, unknown) {json, option, KIND_##kind, words, unknown},
 #include "compare/figures.def"
 #undef FIGURE
   };

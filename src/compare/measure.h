@@ -5,7 +5,7 @@
 #include "explain/subject.h"
 
 enum gap__figure {
-#define FIGURE(name, json, kind, words, unknown) GAP__FIGURE_##name,
+#define FIGURE(name, json, option, kind, words, unknown) GAP__FIGURE_##name,
 #include "compare/figures.def"
 #undef FIGURE
   GAP__FIGURE_COUNT
@@ -14,7 +14,8 @@ enum gap__figure {
 enum gap__figure_kind { GAP__FIGURE_BYTES, GAP__FIGURE_PERCENT, GAP__FIGURE_IN_GROWTH, GAP__FIGURE_COUNTED };
 
 struct gap__figure_info {
-  const char *name; /* in JSON */
+  const char *name;   /* in JSON */
+  const char *option; /* of gapless check, that limits it */
   enum gap__figure_kind kind;
   const char *words, *unknown; /* why a file may not tell it */
 };
