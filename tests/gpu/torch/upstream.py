@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""PyTorch's own memory tests, natively and then with gapless: upstream.py [options] FOLDER
+
+FOLDER holds test files of PyTorch (test_cuda.py and its neighbours, of the release at hand or near it), which are no
+part of this repository; in FOLDER/site may lie Python packages that they need and the machine lacks.  Which of their
+tests are run, and why, is in upstream_tests.py.
+
+Each test runs in a process of its own, first with PyTorch's allocator; those that pass there run again behind
+`gapless run`, with nothing allowed but the shim (GAPLESS_DOOR=a).  What natively fails or is skipped does not count.  A
+test that failed beside others is tried once more beside none, so that neighbours on the card cannot spoil it.  The last
+line reads "N passed, N failed" and speaks of those that count.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import NamedTuple, Optional
+
+import upstream_tests
+
+HERE = pathlib.Path(__file__).resolve().parent
+WORKER = HERE / "upstream_worker.py"
+HIDDEN = (
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "GAPLESS_CONF",
+    "GAPLESS",
+    "GAPLESS_DOOR",
+)
+MISSING = ("AttributeError", "ImportError", "ModuleNotFoundError", "NameError")
+
+
+class Ending(NamedTuple):
+    """How one run of one test ended; outcome: ok, fail or skip."""
+
+    outcome: str
+    error: str
+    text: str
+    seconds: float
+
+
+class Result(NamedTuple):
+    """A test by name, natively and with gapless; gapless is None where the native run did not pass."""
+
+    name: str
+    native: Ending
+    gapless: Optional[Ending]
+
+
+class Runner:
+    """Starts worker processes; `end` is when no more are to be started."""
+
+    def __init__(self, folder, limit, end):
+        self.folder, self.limit, self.end = folder, limit, end
+        self.scratch = tempfile.TemporaryDirectory(prefix="gapless-upstream-")
+
+    def environment(self, gapless):
+        environ = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+        environ.update({"GAPLESS_DOOR": "a"} if gapless else {"GAPLESS": "0"}, PYTORCH_PRINT_REPRO_ON_FAILURE="0")
+        return environ
+
+    def start(self, words, gapless, limit):
+        """Runs the worker on `words`; (status, what it printed).  What a test started ends with it."""
+        launcher = ["-m", "gapless", "run"] if gapless else []
+        command = [sys.executable, *launcher, str(WORKER), str(self.folder), *words]
+        with tempfile.TemporaryFile("w+", dir=self.scratch.name, errors="replace") as output:
+            process = subprocess.Popen(command, env=self.environment(gapless), stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=subprocess.STDOUT, cwd=self.scratch.name, start_new_session=True)
+            try:
+                status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+            output.seek(0)
+            return status, output.read()
+
+    def answer(self, words, gapless, limit):
+        """The JSON that the worker wrote, or None; with its status and output."""
+        with tempfile.NamedTemporaryFile("r", dir=self.scratch.name, suffix=".json") as file:
+            status, output = self.start([file.name, *words], gapless, limit)
+            text = file.read()
+        return json.loads(text) if text else None, status, output
+
+    def run(self, name, gapless):
+        """One test, once."""
+        begin = time.monotonic()
+        limit = min(self.limit, self.end - begin)
+        if limit <= 5:
+            return Ending("fail", "not run: the time was up", "", 0.0)
+        found, status, output = self.answer(["run", name], gapless, limit)
+        seconds = time.monotonic() - begin
+        if found is None or (status != 0 and found["outcome"] == "ok"):
+            return Ending("fail", how_it_ended(status, output, limit), output, seconds)
+        return Ending(found["outcome"], found["error"], found["text"] + output, seconds)
+
+    def has_time(self):
+        return time.monotonic() + 10 < self.end
+
+    def both(self, name):
+        """Natively, then with gapless where that passed."""
+        native = self.run(name, False)
+        return Result(name, native, self.run(name, True) if native.outcome == "ok" else None)
+
+
+def how_it_ended(status, output, limit):
+    if status is None:
+        return f"no end within {limit:.0f} s"
+    last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+    return f"the process ended {f'by signal {-status}' if status < 0 else f'with status {status}'}: {last[:200]}"
+
+
+def counts(result):
+    return result.native.outcome == "ok"
+
+
+def worth_another(result):
+    """Whether it failed with an error that neighbours on the card can make: a missing name is none of those."""
+    last = result.gapless or result.native
+    return last.outcome == "fail" and not last.error.startswith(MISSING)
+
+
+def again(runner, result):
+    """The second try, alone: only the part that failed."""
+    return result._replace(gapless=runner.run(result.name, True)) if counts(result) else runner.both(result.name)
+
+
+def run_all(runner, names, jobs, show):
+    """All results by name: most tests beside each other, those that fill the card and those that failed alone."""
+    alone = [name for name in names if upstream_tests.wants_the_card(name)]
+    results, lock = {}, threading.Lock()
+
+    def one(name):
+        result = runner.both(name)
+        with lock:
+            show(result)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for result in pool.map(one, [name for name in names if name not in alone]):
+            results[result.name] = result
+    for name in alone:
+        results[name] = one(name)
+    for name, result in results.items():
+        if name not in alone and worth_another(result) and runner.has_time():
+            results[name] = again(runner, result)
+            show(results[name], " (alone)")
+    return results
+
+
+def show_line(result, note=""):
+    words = [f"native {result.native.outcome} {result.native.seconds:.0f} s"]
+    if result.gapless:
+        words.append(f"gapless {result.gapless.outcome} {result.gapless.seconds:.0f} s")
+    print(f"{result.name}{note}: {', '.join(words)}", flush=True)
+
+
+def make_shim(runner):
+    """Lets the shim be compiled once, before many processes would wait for it; an error's text, or ""."""
+    said = ""
+    for _ in range(4):
+        found, status, output = runner.answer(["door"], True, 120)
+        if found and found["door"] == "a":
+            return ""
+        said = f"{found or status}\n{output}"
+        time.sleep(10)
+    return f"the shim does not open: {said}"
+
+
+def collect(runner, files):
+    """The chosen tests of these files, as FILE.CLASS.TEST."""
+    names = []
+    with concurrent.futures.ThreadPoolExecutor(len(files)) as pool:
+        answers = pool.map(lambda file: runner.answer(["list", file], False, 180), files)
+        for file, (found, status, output) in zip(files, answers):
+            if found is None:
+                print(f"{file}: not collected: {how_it_ended(status, output, 180)}")
+            names += [name for name in found or [] if upstream_tests.is_chosen(name)]
+    return names
+
+
+def share(good, all_):
+    return f"{100.0 * good / all_:.1f} %" if all_ else "-"
+
+
+def report(files, results):
+    """Prints the table, then each test that passes natively and fails with gapless; (passed, failed)."""
+    print(f"\n{'file':24}{'chosen':>8}{'native':>8}{'gapless':>9}{'share':>9}")
+    rows = [(file, [r for r in results if r.name.startswith(file + ".")]) for file in files]
+    for title, part in rows + [("all", results)]:
+        native = [r for r in part if counts(r)]
+        good = sum(r.gapless.outcome == "ok" for r in native)
+        print(f"{title:24}{len(part):8}{len(native):8}{good:9}{share(good, len(native)):>9}")
+    bad = [r for r in results if counts(r) and r.gapless.outcome != "ok"]
+    for result in bad:
+        print(f"not with gapless: {result.name}: {result.gapless.error}")
+    return sum(map(counts, results)) - len(bad), len(bad)
+
+
+def write_json(path, results):
+    """Everything, texts included, for those who look into a failure."""
+
+    def plain(ending):
+        return ending and {**ending._asdict(), "text": "" if ending.outcome == "ok" else ending.text[-6000:]}
+
+    rows = [{"test": r.name, "native": plain(r.native), "gapless": plain(r.gapless)} for r in results]
+    pathlib.Path(path).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=pathlib.Path, help="where PyTorch's test files are")
+    parser.add_argument("--files", help="comma-separated, without .py (default: those in upstream_tests.py that exist)")
+    parser.add_argument("--only", default="", help="tests whose name has this text")
+    parser.add_argument("--json", help="write all results to this file")
+    parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 2), help="processes at a time")
+    parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds a test (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=6, help="no test starts after these (default %(default)s)")
+    parser.add_argument("--list", action="store_true", help="print the chosen tests and end")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parse(arguments)
+    begin = time.monotonic()
+    runner = Runner(options.folder.resolve(), options.limit, begin + 60 * options.minutes)
+    files = options.files.split(",") if options.files else [
+        file for file in upstream_tests.DEFAULT if (options.folder / f"{file}.py").exists()
+    ]
+    names = [name for name in collect(runner, files) if options.only in name]
+    if options.list or not names:
+        print("\n".join(names) or "no test to run")
+        return 0 if names else 77
+    reason = make_shim(runner)
+    if reason:
+        print(reason)
+        return 1
+    found = run_all(runner, names, options.jobs, show_line)
+    results = [found[name] for name in names]
+    good, bad = report(files, results)
+    if options.json:
+        write_json(options.json, results)
+    print(f"{len(names)} tests in {time.monotonic() - begin:.0f} s\n{good} passed, {bad} failed")
+    return bad != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
