@@ -64,8 +64,10 @@ class Runner:
         self.scratch = tempfile.TemporaryDirectory(prefix="gapless-upstream-")
 
     def environment(self, gapless):
+        """The user's, without settings for allocators; extensions are built by each process for itself."""
         environ = {name: value for name, value in os.environ.items() if name not in HIDDEN}
-        environ.update({"GAPLESS_DOOR": "a"} if gapless else {"GAPLESS": "0"}, PYTORCH_PRINT_REPRO_ON_FAILURE="0")
+        environ.update({"GAPLESS_DOOR": "a"} if gapless else {"GAPLESS": "0"}, PYTORCH_PRINT_REPRO_ON_FAILURE="0",
+                       TORCH_EXTENSIONS_DIR=tempfile.mkdtemp(dir=self.scratch.name))
         return environ
 
     def start(self, words, gapless, limit):
@@ -182,7 +184,7 @@ def make_shim(runner):
 def collect(runner, files):
     """The chosen tests of these files, as FILE.CLASS.TEST."""
     names = []
-    with concurrent.futures.ThreadPoolExecutor(len(files)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(files))) as pool:
         answers = pool.map(lambda file: runner.answer(["list", file], False, 180), files)
         for file, (found, status, output) in zip(files, answers):
             if found is None:
@@ -222,7 +224,7 @@ def write_json(path, results):
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=pathlib.Path, help="where PyTorch's test files are")
-    parser.add_argument("--files", help="comma-separated, without .py (default: those in upstream_tests.py that exist)")
+    parser.add_argument("--files", help="comma-separated, without .py (default: all but the slow ones)")
     parser.add_argument("--only", default="", help="tests whose name has this text")
     parser.add_argument("--json", help="write all results to this file")
     parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 2), help="processes at a time")
@@ -236,9 +238,8 @@ def main(arguments):
     options = parse(arguments)
     begin = time.monotonic()
     runner = Runner(options.folder.resolve(), options.limit, begin + 60 * options.minutes)
-    files = options.files.split(",") if options.files else [
-        file for file in upstream_tests.DEFAULT if (options.folder / f"{file}.py").exists()
-    ]
+    there = sorted(path.stem for path in options.folder.glob("test_*.py") if path.stem not in upstream_tests.SLOW)
+    files = options.files.split(",") if options.files else there
     names = [name for name in collect(runner, files) if options.only in name]
     if options.list or not names:
         print("\n".join(names) or "no test to run")

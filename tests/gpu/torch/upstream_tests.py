@@ -22,7 +22,7 @@ CHOSEN = {
     "test_cuda.TestCudaMallocAsync.test_cachingAllocator*": "raw allocation, the base pointer",
     "test_cuda.TestCudaMallocAsync.test_*expandable": "settings' combinations",
     "test_cuda.TestCudaMallocAsync.test_*_oom*": "what is raised, and who is told",
-    "test_cuda.TestMemPool.test_*": "pools by name, with an allocator of their own, from several threads",
+    "*.TestMemPool.test_*": "pools by name, with an allocator of their own, from several threads",
     # beside test_cuda.py
     "test_cuda_multigpu.TestCudaMultiGPU.test_*mem*": "figures that agree after each step; on two cards too",
     "test_multiprocessing.TestMultiprocessing.test_*cuda*": "memory shared between processes",
@@ -30,7 +30,7 @@ CHOSEN = {
     "test_cuda_trace.TestCudaTrace.test_*memory*": "trace trackers",
     "test_cuda_sanitizer.*": "the sanitizer, which lives on those",
     "test_memory_profiler.*CUDA.test_*": "the profiler's memory timeline",
-    "test_cudagraph_trees.*": "torch.compile with cudagraph trees (minutes: by --files only)",
+    "test_cudagraph_trees.*": "torch.compile with cudagraph trees",
 }
 
 LEFT_OUT = {
@@ -46,14 +46,8 @@ ALONE = [
     "test_cuda.TestCuda.test_set_per_process_memory_fraction",
 ]
 
-DEFAULT = [
-    "test_cuda",
-    "test_cuda_multigpu",
-    "test_multiprocessing",
-    "test_cuda_trace",
-    "test_cuda_sanitizer",
-    "test_memory_profiler",
-]
+# minutes each: by --files only
+SLOW = ["test_cudagraph_trees"]
 
 
 def matches(name, patterns):
