@@ -9,23 +9,24 @@ import os
 import re
 import sys
 
-# What each layer may include besides itself.  The library is base, conf, dev, core and api.
+# What each layer may include besides itself.  The library is base, record, conf, dev, core and api.
 ALLOWED = {
     "base": set(),
+    "record": {"base"},
     "dev": {"base"},
     "conf": {"base"},
-    "trace": {"base"},
-    "plan": {"base", "trace"},
-    "core": {"base", "dev", "conf"},
-    "api": {"base", "dev", "conf", "core"},
-    "replay": {"base", "dev", "conf", "core", "trace"},
-    "explain": {"base", "dev", "conf", "core", "trace", "replay"},
-    "tune": {"base", "dev", "conf", "core", "trace", "replay"},
-    "compare": {"base", "dev", "conf", "core", "trace", "replay", "explain"},
-    "toolsapi": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api"},
-    "cli": {"base", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api", "toolsapi"},
+    "trace": {"base", "record"},
+    "plan": {"base", "record", "trace"},
+    "core": {"base", "record", "dev", "conf"},
+    "api": {"base", "record", "dev", "conf", "core"},
+    "replay": {"base", "record", "dev", "conf", "core", "trace"},
+    "explain": {"base", "record", "dev", "conf", "core", "trace", "replay"},
+    "tune": {"base", "record", "dev", "conf", "core", "trace", "replay"},
+    "compare": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain"},
+    "toolsapi": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api"},
+    "cli": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api", "toolsapi"},
 }
-LIBRARY = {"base", "dev", "conf", "core", "api"}
+LIBRARY = {"base", "record", "dev", "conf", "core", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other
 THIRD_PARTY = re.compile(r"^(jansson|zstd|zdict|lzma|lzma/.*|zlib|cmocka|mimalloc)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')

@@ -34,7 +34,7 @@ enum gap_policy {
 
 typedef struct gap__history gap_history;
 
-/* Reads a snapshot pickle or the short JSON form, plain or packed (.gz .xz .zst); "-" is standard input.  The history is checked
+/* Reads a snapshot pickle, gapless's own trace or the short JSON form, plain or packed (.gz .xz .zst); "-" is standard input.  The history is checked
  * against itself.  Returns 0; GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA with the reason in `message`. */
 int gap_history_open(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
                      size_t bytes);
@@ -47,7 +47,7 @@ void gap_history_close(gap_history *);
 /* Devices are 0 .. count - 1; one without events has 0 events. */
 uint32_t gap_history_device_count(const gap_history *);
 uint64_t gap_history_event_count(const gap_history *, uint32_t device);
-/* The policy that was recorded: native or expandable. */
+/* The policy that was recorded: native, expandable, or gapless (in its own trace). */
 enum gap_policy gap_history_policy(const gap_history *, uint32_t device);
 
 /* ---- Replay ---- */

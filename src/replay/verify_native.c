@@ -470,6 +470,11 @@ bool gap__verify_expandable(const struct gap__history *history, uint32_t device)
   return conf.expandable_segments;
 }
 
+enum gap_policy gap__verify_policy(const struct gap__history *history, uint32_t device) {
+  if (history->by_gapless) return GAP_POLICY_GAPLESS;
+  return gap__verify_expandable(history, device) ? GAP_POLICY_EXPANDABLE : GAP_POLICY_NATIVE;
+}
+
 uint64_t gap__verify_cap(const struct gap__history *history) {
   if (!(history->memory_fraction > 0 && history->memory_fraction < 1)) return 0;
   return (uint64_t)(history->memory_fraction * (double)history->total_bytes);
@@ -519,7 +524,8 @@ static int not_verifiable(const struct gap__history *history, uint32_t device, s
   if (device >= history->device_count) return GAP_EINVAL;
   const struct gap__hist_device *recorded = &history->devices[device];
   const char *why = NULL;
-  if (begins_late(history, device)) why = "the history is wrapped: it does not begin where the allocator began";
+  if (history->by_gapless) why = "the strategy gapless made its events, and no policy of PyTorch's";
+  else if (begins_late(history, device)) why = "the history is wrapped: it does not begin where the allocator began";
   if (recorded->event_count >= UINT32_MAX) why = "the history has more than 4 billion events";
   if (!why) return 0;
   snprintf(out->text, sizeof out->text, "%s", why);

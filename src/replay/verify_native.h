@@ -8,6 +8,7 @@
 
 #include "conf/conf.h"
 #include "core/heap.h"
+#include "gapless/tools.h"
 #include "trace/history.h"
 
 struct gap__verify_result {
@@ -24,6 +25,9 @@ void gap__verify_conf(const struct gap__history *, const struct gap__conf *conf,
 
 /* Was the device's history recorded with expandable segments?  Its first growth says so; without one, the settings. */
 bool gap__verify_expandable(const struct gap__history *, uint32_t device);
+
+/* The policy that was recorded: gapless, native or expandable. */
+enum gap_policy gap__verify_policy(const struct gap__history *, uint32_t device);
 
 /* The cap torch ran under: memory_fraction x total_bytes, rounded down; 0 when unknown or when the fraction is 1. */
 uint64_t gap__verify_cap(const struct gap__history *);

@@ -60,5 +60,5 @@ uint64_t gap_history_event_count(const gap_history *history, uint32_t device) {
 }
 
 enum gap_policy gap_history_policy(const gap_history *history, uint32_t device) {
-  return gap__verify_expandable(history, device) ? GAP_POLICY_EXPANDABLE : GAP_POLICY_NATIVE;
+  return gap__verify_policy(history, device);
 }

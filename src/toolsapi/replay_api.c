@@ -79,7 +79,7 @@ static bool is_torch(enum gap_policy policy) { return policy == GAP_POLICY_NATIV
 /* What a result calls its configuration: the caller's string, or for torch's policies what the recorded program had set. */
 static const char *conf_string(const struct gap__history *history, const gap_replay_options *options) {
   if (options->conf) return options->conf;
-  bool recorded = is_torch(options->policy) && history->settings_text;
+  bool recorded = is_torch(options->policy) && history->settings_text && !history->by_gapless;
   return recorded ? history->settings_text : "";
 }
 

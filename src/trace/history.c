@@ -8,6 +8,7 @@
 #include "trace/message.h"
 #include "trace/policy_json.h"
 #include "trace/pools.h"
+#include "trace/recording.h"
 #include "trace/snapshot.h"
 
 const char *gap__action_name(enum gap__action action) {
@@ -24,19 +25,22 @@ static bool looks_like_json(const struct gap__input *input) {
   return at < input->end && *at == '{';
 }
 
-static int complete(struct gap__history *history, const char *path, char **message) {
+/* A recording says itself which pool an event belongs to. */
+static int complete(struct gap__history *history, bool is_recording, const char *path, char **message) {
   history->path = strdup(path);
   if (!history->settings_text) history->settings_text = strdup("");
-  if (!history->path || !history->settings_text || gap__pools_assign(history) || gap__history_find_wrapped(history))
-    return gap__message_set(message, GAP_ENOMETA, "out of host memory");
+  bool lacks = !history->path || !history->settings_text || (!is_recording && gap__pools_assign(history));
+  if (lacks || gap__history_find_wrapped(history)) return gap__message_set(message, GAP_ENOMETA, "out of host memory");
   return 0;
 }
 
 static int read_opened(struct gap__input *input, const char *path, struct gap__history **out, char **message) {
-  int rc = looks_like_json(input) ? gap__policy_json_read(input, out, message)
-                                  : gap__snapshot_read(input, false, out, message);
+  bool is_recording = gap__recording_is(input);
+  int rc = is_recording             ? gap__recording_read(input, out, message)
+           : looks_like_json(input) ? gap__policy_json_read(input, out, message)
+                                    : gap__snapshot_read(input, false, out, message);
   if (!rc) rc = gap__input_drain(input, message);
-  if (!rc) rc = complete(*out, path, message);
+  if (!rc) rc = complete(*out, is_recording, path, message);
   if (rc) {
     gap__history_free(*out);
     *out = NULL;
@@ -61,6 +65,17 @@ int gap__history_read_memory(const void *bytes, size_t count, struct gap__histor
   int rc = gap__input_open_memory(&input, bytes, count, message);
   if (!rc) rc = read_opened(&input, "", out, message);
   return rc ? gap__message_settle(message, rc) : 0;
+}
+
+void gap__history_shift_times(struct gap__history *history) {
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < history->device_count; i++)
+    if (history->devices[i].event_count && history->devices[i].events[0].time_us < first)
+      first = history->devices[i].events[0].time_us;
+  if (first == INT64_MAX || first == 0) return;
+  for (uint32_t i = 0; i < history->device_count; i++)
+    for (uint64_t j = 0; j < history->devices[i].event_count; j++) history->devices[i].events[j].time_us -= first;
+  for (uint32_t i = 0; i < history->annotation_count; i++) history->annotations[i].time_us -= first;
 }
 
 void gap__history_free(struct gap__history *history) {

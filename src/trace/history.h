@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "record/format.h"
+
 enum gap__action {
   GAP__ACT_ALLOC,          /* size = bytes requested */
   GAP__ACT_FREE_REQUESTED, /* the program let go */
@@ -43,6 +45,7 @@ struct gap__hist_segment {
   int device;
   uint16_t pool;
   bool is_large, is_expandable;
+  bool is_paged; /* of the strategy gapless: expandable, in pages of 2 MiB, and idle ones serve any stream */
 };
 
 struct gap__hist_pool {
@@ -58,11 +61,21 @@ struct gap__hist_stack {
   uint32_t first, count; /* into stack_frames, innermost first */
 };
 
+/* What the allocator said of itself with the segments; known only where `present`, and then 0 is not known (no cap). */
+struct gap__hist_facts {
+  bool present;
+#define X(name) uint64_t name;
+  GAP__RECORD_FACTS(X)
+#undef X
+  uint32_t refusal; /* why the last request failed: offset into text, "" none did */
+};
+
 struct gap__hist_device {
   struct gap__hist_event *events; /* in order */
   uint64_t event_count;
   bool
       wrapped; /* the history does not start at the beginning: a ring overwrote its oldest entries, or recording began late */
+  struct gap__hist_facts facts;
 };
 
 /* The program's own marks (record_function): a region begins or ends.  In the order of the file. */
@@ -106,13 +119,21 @@ struct gap__history {
   /* Only the policy JSON form has these: */
   double memory_fraction; /* `frac`; 0 = unknown */
   uint64_t total_bytes;   /* the card; 0 = unknown */
-  bool has_stats;
   uint64_t stat_reserved_peak, stat_reserved_current, stat_alloc_retries, stat_ooms;
+  bool has_stats;
+  /* Only gapless's own trace has these: */
+  bool by_gapless;          /* no policy of PyTorch's made the events */
+  bool is_torn;             /* it ends without its end: what follows byte torn_at is missing or altered */
+  uint32_t program;         /* its name: offset into text */
+  uint64_t process;         /* its number; 0 = unknown */
+  uint64_t torn_at;         /* where is_torn */
+  uint64_t lost_events;     /* that the recorder had to leave out */
   uint64_t unknown_actions; /* entries of an action that this version does not know: left out of the events */
   struct gap__hist_event *event_storage; /* what devices[].events point into */
 };
 
-/* Reads a snapshot pickle (protocols 2 to 5) or the policy JSON form, plain or .gz .xz .zst (by content, not by name).
+/* Reads a snapshot pickle (protocols 2 to 5), gapless's own trace or the policy JSON form, plain or .gz .xz .zst (by content,
+ * not by name).
  * `path` "-" is standard input.  On an error *message (malloc'ed, never NULL then) says what is wrong and at which byte.
  * Returns 0 or GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA.  `progress` may be NULL; called with bytes read so far. */
 typedef void gap__progress(void *arg, uint64_t done, uint64_t total);
@@ -120,6 +141,8 @@ int gap__history_read(const char *path, gap__progress *progress, void *arg, stru
 /* The same from memory; `path` of the history is then "". */
 int gap__history_read_memory(const void *bytes, size_t count, struct gap__history **out, char **message);
 void gap__history_free(struct gap__history *); /* NULL does nothing */
+/* For readers: from here on times count from the earliest first event of any device. */
+void gap__history_shift_times(struct gap__history *);
 const char *gap__action_name(enum gap__action);
 
 /* Checks a history against itself, device by device: allocs over live blocks, frees of what is not live (tolerated at the

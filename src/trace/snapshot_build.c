@@ -130,18 +130,6 @@ static int build_events(struct gap__snapshot *snapshot, gap__value traces, struc
   return rc;
 }
 
-/* Times count from the earliest first event of any device. */
-static void shift_times(struct gap__history *history) {
-  int64_t first = INT64_MAX;
-  for (uint32_t i = 0; i < history->device_count; i++)
-    if (history->devices[i].event_count && history->devices[i].events[0].time_us < first)
-      first = history->devices[i].events[0].time_us;
-  if (first == INT64_MAX || first == 0) return;
-  for (uint32_t i = 0; i < history->device_count; i++)
-    for (uint64_t j = 0; j < history->devices[i].event_count; j++) history->devices[i].events[j].time_us -= first;
-  for (uint32_t i = 0; i < history->annotation_count; i++) history->annotations[i].time_us -= first;
-}
-
 /* ---- segments ------------------------------------------------------------------------------------------------------ */
 
 static int block_state(struct gap__snapshot *snapshot, gap__value value, uint8_t *state) {
@@ -399,7 +387,7 @@ int gap__snapshot_build(struct gap__snapshot *snapshot, gap__value root, struct 
   history->pool_count = 1;
   if (!rc) rc = build_parts(snapshot, root, history);
   if (rc) return rc;
-  shift_times(history);
+  gap__history_shift_times(history);
   hand_over(snapshot, history);
   return 0;
 }

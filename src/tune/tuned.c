@@ -127,7 +127,7 @@ int gap__tuned_facts(const struct gap__history *history, uint32_t device, uint64
       .peak_live_bytes = peaks->bytes_peak,
       .recorded_us = events->event_count ? (uint64_t)events->events[events->event_count - 1].time_us : 0,
       .wrapped = events->wrapped,
-      .recorded_policy = gap__verify_expandable(history, device) ? GAP_POLICY_EXPANDABLE : GAP_POLICY_NATIVE,
+      .recorded_policy = gap__verify_policy(history, device),
   };
   for (uint32_t i = 0; i < history->device_count; i++) out->busy_devices += history->devices[i].event_count > 0;
   snprintf(out->hash, sizeof out->hash, "%s", hash);
