@@ -90,8 +90,8 @@ build_bench() {
   blas=$(dirname "$(find "$cuda/" /usr/lib /opt -name 'libcublas.so*' -not -path '*stubs*' 2>/dev/null | head -n 1)")
   ls "$blas"/libcublas.so >/dev/null 2>&1 || ln -sf "$(ls "$blas"/libcublas.so.* | head -n 1)" "$build/libcublas.so"
   local flags=("${flags[@]}" "-DGAP_COMMIT=\"$(commit)\"")
-  printf 'bench/gpu/%s.c\n' gpu alloc beside | compile || return 1
-  for program in alloc beside; do
+  printf 'bench/gpu/%s.c\n' gpu alloc beside prices | compile || return 1
+  for program in alloc beside prices; do
     "$cc" $(printf 'bench/gpu/%s.c\n' gpu "$program" | objects) "$build/libgapless.a" -o "$build/bench-$program" \
       "-L$build" "-L$blas" "-Wl,-rpath,$blas" "-L$cuda/lib64/stubs" "-L$cuda/lib64" -lcublas -lcuda "${libs[@]}" || return 1
   done
@@ -177,10 +177,10 @@ part_sanitizer() {
 
 # ---- Measuring ----
 
-# Pairs, churn and threads beside the driver's own pool; what a program feels of stealing.
+# Pairs, churn and threads beside the driver's own pool; what a program feels of stealing; what the driver charges.
 part_bench() {
   mkdir -p "$out"
-  for program in alloc beside; do
+  for program in alloc beside prices; do
     check "$program" timeout 200 "$build/bench-$program" >"$out/$program.jsonl"
     cat "$out/$program.jsonl"
   done
