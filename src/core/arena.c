@@ -142,13 +142,20 @@ int gap__arena_withdraw(struct gap__arena *arena, uint32_t index, uint32_t page,
   return wanted ? 0 : GAP_ENOMETA;
 }
 
+/* A page at its ends may carry a neighbour's later free already. */
+void gap__arena_cool(struct gap__arena *arena) {
+  if (!arena->hot) return;
+  const struct gap__block *b = gap__block(arena->lane, arena->hot);
+  struct gap__range *range = gap__range_at(arena->lane->owner, b->range);
+  for (uint32_t page = gap__page_of(b->off); page < gap__page_up(b->off + b->len); page++)
+    if (range->stamp[page] < arena->hot_epoch) range->stamp[page] = arena->hot_epoch;
+  gap__block_attach(arena, arena->hot, GAP__IDLE);
+  arena->hot = 0;
+}
+
 void gap__arena_flush(struct gap__arena *arena) {
   struct gap__lane *lane = arena->lane;
-  if (arena->hot) {
-    uint32_t hot = arena->hot;
-    arena->hot = 0;
-    gap__block_attach(arena, hot, GAP__IDLE);
-  }
+  gap__arena_cool(arena);
   if (arena->kind != GAP__ARENA_SMALL) return;
   for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++) {
     uint32_t next;

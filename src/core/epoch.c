@@ -5,6 +5,7 @@
  * in use crashes; events recorded before stay good; a context synchronisation does not wait for such work and breaks captures;
  * freeing memory (cuMemFree) waits for it and disturbs no capture.  Hence: the last event of a stream is recorded when the
  * program says that it will go, its handle is forgotten, and where nobody said so only freeing a segment tells what is over. */
+#include "core/arena.h"
 #include "core/chunk.h"
 #include "core/lane.h"
 #include "core/pending.h"
@@ -180,6 +181,7 @@ static uint32_t most_unsettled(struct gap__policy_state *s) {
 static void renumber(struct gap__lane *lane) {
   gap__lock(&lane->lock);
   uint32_t over = lane->completed;
+  for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__arena_flush(&lane->arena[kind]);
   for (uint32_t i = 1; i <= lane->owner->range_count; i++) {
     struct gap__range *range = gap__range_at(lane->owner, i);
     if (range->arena->lane == lane) renumber_range(lane->owner, range, over);

@@ -45,11 +45,7 @@ static inline uint32_t take_cached(struct gap__lane *lane, uint64_t units) {
 
 static inline uint32_t take_idle(struct gap__lane *lane, uint32_t units) {
   struct gap__arena *arena = &lane->arena[is_small(units) ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
-  if (arena->hot) { /* large: it may merge into what is needed */
-    uint32_t hot = arena->hot;
-    arena->hot = 0;
-    gap__block_attach(arena, hot, GAP__IDLE);
-  }
+  if (arena->hot) gap__arena_cool(arena); /* it may merge into what is needed */
   return gap__arena_fit(arena, units, units % GAP__PAGE_UNITS == 0);
 }
 
@@ -134,18 +130,19 @@ static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id poo
 
 /* ---- free ---- */
 
-static inline void cache(struct gap__arena *arena, uint32_t index, struct gap__block *b) {
+static inline void cache(struct gap__range *range, uint32_t index, struct gap__block *b) {
+  struct gap__arena *arena = range->arena;
   b->state = GAP__CACHED;
   if (arena->kind == GAP__ARENA_SMALL) {
+    gap__range_stamp(range, b->off, b->len, arena->lane->epoch);
     b->link_next = arena->front[b->len];
     arena->front[b->len] = index;
-  } else {
-    bool scarce = atomic_load_explicit(&arena->lane->owner->scarce, memory_order_relaxed);
-    uint32_t colder = arena->hot;
-    arena->hot = scarce ? 0 : index;
-    if (colder) gap__block_attach(arena, colder, GAP__IDLE);
-    if (scarce) gap__block_attach(arena, index, GAP__IDLE);
+    return;
   }
+  if (arena->hot) gap__arena_cool(arena);
+  arena->hot = index;
+  arena->hot_epoch = arena->lane->epoch;
+  if (atomic_load_explicit(&arena->lane->owner->scarce, memory_order_relaxed)) gap__arena_cool(arena);
 }
 
 /* Every GAP__EPOCH_FREES frees: closes the epoch and looks at what has completed, unless somebody is at it.  A lone lane
@@ -173,8 +170,7 @@ static COLD void free_noted(struct gap__lane *lane, const struct gap__block *b) 
 /* Under the lane lock. True: the epoch is to be closed. */
 static inline bool release(struct gap__lane *lane, struct gap__range *range, uint32_t index, struct gap__block *b) {
   gap__tally_free(lane, b);
-  gap__range_stamp(range, b->off, b->len, lane->epoch);
-  cache(range->arena, index, b);
+  cache(range, index, b);
   bool turn = --lane->credit == 0;
   if (turn) lane->credit = CREDIT_RETRY;
   return turn;

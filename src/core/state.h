@@ -92,6 +92,7 @@ struct gap__arena {
   struct gap__lane *lane;
   uint8_t kind;          /* GAP__ARENA_... */
   uint32_t hot;          /* large: the block freed last, cached; 0 none */
+  uint32_t hot_epoch;    /* in which it was freed: its pages are stamped when it cools */
   uint32_t hole_head;    /* list of holes; guarded by the device lock and the lane lock */
   uint32_t hole_count;
   uint32_t idle_count;   /* idle blocks in the bins */
