@@ -2,7 +2,7 @@
  *
  *   pair      allocate and free one size while others stay live
  *   churn     free a random one of 2,000 live blocks (512 B to 16 MiB, log-uniform) and allocate a fresh size
- *   threads   pairs of 64 KiB by 1 to 16 threads, each on its own stream, against a loop that shares nothing */
+ *   threads   pairs of 64 KiB by 1 to 16 threads, each on its own stream, against a loop that shares nothing; and all on one */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -193,6 +193,20 @@ static int measure_threads(void) {
                     1);
 }
 
+/* Wall time over all pairs, of all threads. */
+static void measure_shared(void) {
+  CUstream streams[THREADS];
+  double ns[REPEAT];
+  streams[0] = gpu_stream();
+  for (int i = 1; i < THREADS; i++) streams[i] = streams[0];
+  for (int count = 1; count <= THREADS; count *= 4) {
+    char what[80];
+    for (int r = 0; r < REPEAT; r++) ns[r] = threads_ns(count, 1, streams) / THREAD_PAIRS / count;
+    snprintf(what, sizeof what, "%d threads on one stream, a pair", count);
+    gpu_print(what, "ns", gpu_spread(ns, REPEAT));
+  }
+}
+
 int main(void) {
   gpu_open();
   gpu_where();
@@ -202,6 +216,7 @@ int main(void) {
   int missed = measure_pairs(stream);
   measure_churn(stream);
   missed += measure_threads();
+  measure_shared();
   gap_heap_destroy(heap);
   return missed > 0;
 }

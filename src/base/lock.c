@@ -11,20 +11,31 @@
 #define pause_cpu() ((void)0)
 #endif
 
-enum { SPINS = 64, YIELDS = 64 };
+enum { SPINS = 12, SPIN_SHIFT_MAX = 6, YIELDS = 64 };
+
+/* Twice as long each time, so that many who wait do not take the owner's cache line away at every look. */
+static void spin(unsigned round) {
+  for (unsigned left = 1u << (round < SPIN_SHIFT_MAX ? round : SPIN_SHIFT_MAX); left; left--) pause_cpu();
+}
 
 static void wait_a_little(unsigned round) {
-  if (round < SPINS) pause_cpu();
+  if (round < SPINS) spin(round);
   else if (round < SPINS + YIELDS) sched_yield();
   else nanosleep(&(struct timespec){0, 50000}, NULL);
 }
 
+static bool is_free(struct gap__lock *lock) {
+  return !atomic_load_explicit(&lock->taken, memory_order_relaxed) && gap__trylock(lock);
+}
+
 void gap__lock_wait(struct gap__lock *lock) {
-  atomic_fetch_add_explicit(&lock->waiting, 1, memory_order_relaxed);
-  for (unsigned round = 0;; round++) {
-    wait_a_little(round);
-    if (!atomic_load_explicit(&lock->taken, memory_order_relaxed) && gap__trylock(lock)) break;
+  unsigned round = 0;
+  for (; round < SPINS; round++) {
+    spin(round);
+    if (is_free(lock)) return;
   }
+  atomic_fetch_add_explicit(&lock->waiting, 1, memory_order_relaxed);
+  for (; !is_free(lock); round++) wait_a_little(round);
   atomic_fetch_sub_explicit(&lock->waiting, 1, memory_order_relaxed);
 }
 

@@ -1,7 +1,7 @@
 /* A spin lock for the hot path.
  *
- * Test-and-set with a plain-store release: one locked instruction a pair.  After 64 pauses the waiter yields, later it
- * sleeps 50 us: an owner may be inside a driver call for milliseconds.  Nobody is first in line: a thread that takes the lock
+ * Test-and-set with a plain-store release: one locked instruction a pair.  A waiter pauses longer and longer (some 30 us in
+ * all), then yields, later it sleeps 50 us: an owner may be inside a driver call for milliseconds.  Nobody is first in line: a thread that takes the lock
  * again and again without need gives way, or those who sleep never find it free.
  * Order: a thread takes locks only in the order heap, device (strategy), lane, and then one inside a backend.  Several lane locks
  * at once are for the owner of the device lock alone. */
@@ -13,7 +13,7 @@
 
 struct gap__lock {
   atomic_uchar taken;
-  atomic_ushort waiting; /* threads in gap__lock_wait */
+  atomic_ushort waiting; /* threads in gap__lock_wait that have paused long enough */
 };
 
 void gap__lock_wait(struct gap__lock *); /* out of line: the lock is contended */
