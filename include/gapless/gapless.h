@@ -198,7 +198,8 @@ GAP_API int gap_pool_release(gap_heap *heap, int device, gap_pool_id id);
  * idle memory back at once; while live blocks keep more than the cap, nothing is taken from the driver, and memory that
  * becomes idle goes on serving requests that fit into it, until gap_trim. */
 GAP_API int gap_set_cap(gap_heap *heap, int device, uint64_t bytes);
-/* The same as a share of the card's memory, 0 (nothing) to 1. */
+/* A second limit, as a share of the card's memory: 0 (nothing) to 1 (none).  The smaller of the two holds; each is taken back by
+ * itself. */
 GAP_API int gap_set_fraction(gap_heap *heap, int device, double fraction);
 /* Driver-free memory that is left to other programs on the card; idle memory is given back at once where it is less, and within
  * half a second when other programs take more.  Unless set, by this call or the configuration: where there is no cap 512 MiB, at most a sixteenth of the card, else 0. */

@@ -215,7 +215,7 @@ class Heap:
         check(library().gap_set_cap(self._heap, device, size), "set_cap")
 
     def set_fraction(self, fraction: float, device: int = 0) -> None:
-        """The same as a share of the card, 0 to 1."""
+        """A limit beside the cap, as a share of the card, 0 to 1 (none); the smaller of the two holds."""
         check(library().gap_set_fraction(self._heap, device, fraction), "set_fraction")
 
     def set_reserve(self, size: int, device: int = 0) -> None:

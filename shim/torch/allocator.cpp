@@ -212,7 +212,7 @@ void Allocator::emptyCache(Pool pool) {
 
 void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex device) {
   native_->setMemoryFraction(fraction, device);
-  int rc = fraction < 1 ? gap_set_fraction(heap_, device, fraction) : gap_set_cap(heap_, device, 0);
+  int rc = gap_set_fraction(heap_, device, fraction);
   TORCH_CHECK(rc == 0, "gapless: memory fraction ", fraction, ": ", gap_strerror(rc));
 }
 

@@ -134,6 +134,7 @@ int gap__heap_pool_release(gap_heap *, int device, gap_pool_id);
 int gap__heap_trim(gap_heap *, int device, gap_pool_id pool, uint64_t *bytes_returned);
 /* The cap on held bytes, 0 = none.  A cap below what is live is accepted: nothing new is served until it fits. */
 int gap__heap_set_cap(gap_heap *, int device, uint64_t bytes);
+/* A limit beside the cap, 1 = none; the smaller one holds. */
 int gap__heap_set_fraction(gap_heap *, int device, double fraction);
 int gap__heap_set_reserve(gap_heap *, int device, uint64_t bytes); /* left to other programs on the card */
 /* Opens the device; its memory, present and future, may be reached from `peer`.  GAP_ENOTSUP, GAP_EINVAL. */

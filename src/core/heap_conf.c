@@ -3,6 +3,7 @@
  * Allocating threads read the values in force without a lock, so a value never changes: a new configuration is a new record,
  * and the old ones stay until the heap ends.  One that comes back is used again, so that a program that switches between two
  * keeps two. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,11 +28,9 @@ static uint64_t amount_bytes(const struct gap__device *dev, uint64_t bytes, doub
   return fraction > 0 ? share_of(dev, fraction) : bytes;
 }
 
-/* What the configuration says of the cap; per_process_memory_fraction:0 allows nothing. */
-static struct gap__conf_amount cap_of(const struct gap__conf *conf) {
-  if (conf->max_memory.bytes || conf->max_memory.fraction > 0) return conf->max_memory;
-  double fraction = conf->per_process_memory_fraction;
-  if (fraction >= 1) return (struct gap__conf_amount){0};
+/* A limit as a share of the card: 0 allows nothing, 1 is none. */
+static struct gap__conf_amount limit_by_share(double fraction) {
+  if (fraction >= 1) return (struct gap__conf_amount){.given = true};
   return (struct gap__conf_amount){.bytes = fraction > 0 ? 0 : 1, .fraction = fraction, .given = true};
 }
 
@@ -45,19 +44,28 @@ static void follow_conf(struct heap_wish *hand, struct gap__conf_amount *last, c
   *last = *now;
 }
 
+/* In bytes, 0: none. */
+static uint64_t limit_of(const struct gap__device *dev, const struct heap_wish *hand,
+                         const struct gap__conf_amount *conf) {
+  double fraction = hand->given ? hand->fraction : conf->fraction;
+  uint64_t bytes = amount_bytes(dev, hand->given ? hand->bytes : conf->bytes, fraction);
+  return bytes || !(fraction > 0) ? bytes : 1; /* a limit of 0 would mean none */
+}
+
+static uint64_t smaller_limit(uint64_t a, uint64_t b) { return !a || (b && b < a) ? b : a; }
+
 /* Shares need the size of the card, so those of a device that is not open are settled when it is opened. */
 void gap__heap_apply_amounts(struct heap_device *at, bool conf_changed) {
   struct gap__device *dev = &at->base;
   const struct gap__conf *conf = gap__device_conf(dev);
-  struct gap__conf_amount cap = cap_of(conf);
+  struct gap__conf_amount share = limit_by_share(conf->per_process_memory_fraction);
   if (conf_changed) {
-    follow_conf(&at->cap, &at->conf_cap, &cap);
+    follow_conf(&at->cap, &at->conf_cap, &conf->max_memory);
+    follow_conf(&at->share, &at->conf_share, &share);
     follow_conf(&at->reserve, &at->conf_reserve, &conf->reserve);
   }
-  uint64_t bytes =
-      at->cap.given ? amount_bytes(dev, at->cap.bytes, at->cap.fraction) : amount_bytes(dev, cap.bytes, cap.fraction);
-  bool limited = at->cap.given ? at->cap.fraction > 0 : cap.fraction > 0;
-  atomic_store(&dev->cap_bytes, bytes || !limited ? bytes : 1); /* a cap of 0 would mean none */
+  uint64_t bytes = limit_of(dev, &at->cap, &conf->max_memory);
+  atomic_store(&dev->cap_bytes, smaller_limit(bytes, limit_of(dev, &at->share, &share)));
   if (at->reserve.given) bytes = at->reserve.bytes;
   else if (conf->reserve.given || conf->reserve.bytes || conf->reserve.fraction > 0)
     bytes = amount_bytes(dev, conf->reserve.bytes, conf->reserve.fraction);
@@ -65,12 +73,12 @@ void gap__heap_apply_amounts(struct heap_device *at, bool conf_changed) {
   atomic_store(&dev->reserve_bytes, bytes);
 }
 
-static int set_by_hand(gap_heap *heap, int device, bool reserve, struct heap_wish wish) {
+static int set_by_hand(gap_heap *heap, int device, size_t which, struct heap_wish wish) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;
   if (heap->forked) return GAP_EFORKED;
   gap__lock(&heap->lock);
-  *(reserve ? &at->reserve : &at->cap) = wish;
+  memcpy((char *)at + which, &wish, sizeof wish);
   gap__heap_apply_amounts(at, false);
   int rc = tell_strategies(&at->base);
   gap__unlock(&heap->lock);
@@ -78,18 +86,21 @@ static int set_by_hand(gap_heap *heap, int device, bool reserve, struct heap_wis
 }
 
 int gap__heap_set_cap(gap_heap *heap, int device, uint64_t bytes) {
-  return set_by_hand(heap, device, false, (struct heap_wish){.given = true, .bytes = bytes});
+  struct heap_wish wish = {.given = true, .bytes = bytes};
+  return set_by_hand(heap, device, offsetof(struct heap_device, cap), wish);
 }
 
 int gap__heap_set_fraction(gap_heap *heap, int device, double fraction) {
   if (!(fraction >= 0 && fraction <= 1)) return GAP_EINVAL;
-  struct heap_wish wish = {.given = true, .bytes = fraction > 0 ? 0 : 1, .fraction = fraction};
-  return set_by_hand(heap, device, false, wish);
+  struct gap__conf_amount limit = limit_by_share(fraction);
+  struct heap_wish wish = {.given = true, .bytes = limit.bytes, .fraction = limit.fraction};
+  return set_by_hand(heap, device, offsetof(struct heap_device, share), wish);
 }
 
 int gap__heap_set_reserve(gap_heap *heap, int device, uint64_t bytes) {
   if (bytes == GAP__RESERVE_DEFAULT) return GAP_EINVAL;
-  return set_by_hand(heap, device, true, (struct heap_wish){.given = true, .bytes = bytes});
+  struct heap_wish wish = {.given = true, .bytes = bytes};
+  return set_by_hand(heap, device, offsetof(struct heap_device, reserve), wish);
 }
 
 /* ---- configuration ---- */

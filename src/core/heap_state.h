@@ -14,10 +14,10 @@ struct heap_wish {
 
 struct heap_device {
   struct gap__device base;
-  struct heap_wish cap, reserve;    /* guarded by the heap's lock */
-  struct gap__conf_amount conf_cap; /* what the configuration last asked for */
-  struct gap__conf_amount conf_reserve;
-  struct gap__driver_figure driver_base[GAP__CALL_COUNT]; /* at the last reset of accumulated figures */
+  /* The cap and the share of the card are two limits: the smaller one holds.  Guarded by the heap's lock. */
+  struct heap_wish cap, share, reserve;
+  struct gap__conf_amount conf_cap, conf_share, conf_reserve; /* what the configuration last asked for */
+  struct gap__driver_figure driver_base[GAP__CALL_COUNT];     /* at the last reset of accumulated figures */
 };
 
 /* A private pool of one device.  Records are made once and stay until the heap ends, so that they are found without a lock. */
@@ -52,8 +52,8 @@ struct gap_heap {
   gap_event_fn event;
   void *event_arg;
   struct heap_import *imports; /* of other processes' memory; guarded by the lock */
-  bool forked;           /* we are the child: nothing here may touch the driver */
-  gap_heap *prev, *next; /* all heaps of the process; guarded by heap_fork.c */
+  bool forked;                 /* we are the child: nothing here may touch the driver */
+  gap_heap *prev, *next;       /* all heaps of the process; guarded by heap_fork.c */
 };
 
 static inline struct heap_device *heap_device_at(gap_heap *heap, int device) {

@@ -54,6 +54,30 @@ static void fraction(void **state) {
   api_close(heap);
 }
 
+/* The cap and the share of the card are two limits, from wherever they come: each is taken back by itself. */
+static void cap_and_fraction(void **state) {
+  (void)state;
+  gap_heap *heap = api_open(GAP_BACKEND_SIM, GIB, "max_memory:100MiB");
+  api_give(heap, api_get(heap, 0, MIB));
+  assert_int_equal(gap_set_fraction(heap, 0, 0.5), 0);
+  assert_int_equal(api_usage(heap, 0).cap_bytes, 100 * MIB);
+  assert_int_equal(gap_set_cap(heap, 0, 0), 0); /* over what the configuration says */
+  assert_int_equal(api_usage(heap, 0).cap_bytes, 512 * MIB);
+  assert_int_equal(gap_set_cap(heap, 0, 600 * MIB), 0);
+  assert_int_equal(api_usage(heap, 0).cap_bytes, 512 * MIB);
+  assert_int_equal(gap_set_fraction(heap, 0, 1), 0);
+  assert_int_equal(api_usage(heap, 0).cap_bytes, 600 * MIB);
+  api_close(heap);
+  heap = api_open(GAP_BACKEND_SIM, GIB, "max_memory:200MiB,per_process_memory_fraction:0.125");
+  api_give(heap, api_get(heap, 0, MIB));
+  assert_int_equal(api_usage(heap, 0).cap_bytes, 128 * MIB);
+  assert_int_equal(gap_set_fraction(heap, 0, 1), 0); /* torch's way back */
+  assert_int_equal(api_usage(heap, 0).cap_bytes, 200 * MIB);
+  assert_int_equal(gap_set_cap(heap, 0, 0), 0);
+  assert_int_equal(api_usage(heap, 0).cap_bytes, 0);
+  api_close(heap);
+}
+
 static void reserve(void **state) {
   (void)state;
   gap_heap *heap = api_open(GAP_BACKEND_SIM, GIB, NULL);
@@ -244,6 +268,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(cap),
       cmocka_unit_test(fraction),
+      cmocka_unit_test(cap_and_fraction),
       cmocka_unit_test(reserve),
       cmocka_unit_test(by_hand_and_by_configuration),
       cmocka_unit_test(peers),

@@ -125,7 +125,7 @@ static void fractions(void **state) {
   assert_int_equal(gap__heap_set_fraction(f.heap, 0, 0), 0);
   gap_addr addr = 0;
   assert_int_equal(gap__heap_alloc(f.heap, 0, 0, DEFAULT, 512, &addr), GAP_ENOMEM);
-  assert_int_equal(gap__heap_set_cap(f.heap, 0, 0), 0);
+  assert_int_equal(gap__heap_set_fraction(f.heap, 0, 1), 0);
   take(&f, 0, 512);
   close_heap(&f);
 }
