@@ -3,9 +3,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/room.h"
 #include "gapless/gapless.h"
 
-enum { MARGIN_SHARE = 16 };
+/* Where address space is limited, one array takes a 64th of what is left, but room for some records always. */
+enum { MARGIN_SHARE = 16, ROOM_SHARE = 64, COUNT_LEAST = 1 << 10 };
 
 static size_t page_round(size_t bytes) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -29,6 +31,21 @@ int gap__slab_init(struct gap__slab *slab, uint32_t record_bytes, uint32_t count
   *slab = (struct gap__slab){.record_bytes = record_bytes, .count_max = count_max, .count = 1};
   slab->base = gap__meta_map(slab_bytes(record_bytes, count_max));
   return slab->base ? 0 : GAP_ENOMETA;
+}
+
+uint32_t gap__meta_fitting(uint32_t record_bytes, uint32_t count_max) {
+  uint64_t room = gap__room_memory();
+  if (room == GAP__ROOM_UNLIMITED) return count_max;
+  uint64_t count = room / ROOM_SHARE / record_bytes;
+  if (count < COUNT_LEAST) count = COUNT_LEAST;
+  return count < count_max ? (uint32_t)count : count_max;
+}
+
+int gap__slab_init_fitting(struct gap__slab *slab, uint32_t record_bytes, uint32_t count_max) {
+  uint32_t count = gap__meta_fitting(record_bytes, count_max);
+  int rc = gap__slab_init(slab, record_bytes, count);
+  for (; rc && count > COUNT_LEAST; rc = gap__slab_init(slab, record_bytes, count)) count /= 2;
+  return rc;
 }
 
 void gap__slab_destroy(struct gap__slab *slab) {

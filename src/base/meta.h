@@ -25,6 +25,10 @@ struct gap__slab {
 };
 
 int gap__slab_init(struct gap__slab *, uint32_t record_bytes, uint32_t count_max); /* 0 or GAP_ENOMETA */
+/* As many of `count_max` records as a fair part of the address space holds that this process may still take, and as the
+ * host grants: all of them where nothing limits it. */
+int gap__slab_init_fitting(struct gap__slab *, uint32_t record_bytes, uint32_t count_max);
+uint32_t gap__meta_fitting(uint32_t record_bytes, uint32_t count_max);
 void gap__slab_destroy(struct gap__slab *);
 /* 0 when the slab is full or the host has no memory.  The record's bytes are not cleared when it is reused. */
 uint32_t gap__slab_take_slow(struct gap__slab *);

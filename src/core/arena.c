@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/room.h"
 #include "core/trouble.h"
 
 #define WINDOW_BYTES_MIN ((uint64_t)1 << GAP__WINDOW_SHIFT)
@@ -180,9 +181,11 @@ uint32_t gap__arena_fit(struct gap__arena *arena, uint32_t units, bool aligned) 
 
 /* ---- ranges ---- */
 
+/* At most an eighth of what is left of the budget, and a 32nd of what the process may still take. */
 static uint64_t window_bytes(const struct gap__policy_state *s, const struct gap__arena *arena, uint64_t bytes) {
   uint64_t window = arena->kind == GAP__ARENA_SMALL ? WINDOW_BYTES_SMALL : WINDOW_BYTES_LARGE;
-  while (window > WINDOW_BYTES_MIN && s->address_bytes + window > ADDRESS_BUDGET / 8) window /= 2;
+  uint64_t room = gap__room_addresses() / 32;
+  while (window > WINDOW_BYTES_MIN && (s->address_bytes + window > ADDRESS_BUDGET / 8 || window > room)) window /= 2;
   uint64_t least = (bytes + WINDOW_BYTES_MIN - 1) / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN;
   return window > least ? window : least;
 }

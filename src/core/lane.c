@@ -199,7 +199,7 @@ static int make(struct gap__policy_state *s, struct gap__lane **out) {
   if (!index) return s->lane_slab.count == s->lane_slab.count_max ? GAP_ELIMIT : GAP_ENOMETA;
   struct gap__lane *lane = gap__slab_at(&s->lane_slab, index);
   gap__unlock(&lane->lock); /* the slab may have left a link here */
-  if (gap__slab_init(&lane->blocks, sizeof(struct gap__block), BLOCKS_MAX)) {
+  if (gap__slab_init_fitting(&lane->blocks, sizeof(struct gap__block), BLOCKS_MAX)) {
     gap__slab_give(&s->lane_slab, index);
     return GAP_ENOMETA;
   }
@@ -266,7 +266,7 @@ int gap__lane_get(struct gap__policy_state *s, gap_stream stream, uint64_t threa
 void gap__lanes_create(struct gap__policy_state *s) {
   s->lane_slab = (struct gap__slab){.base = (unsigned char *)s->lane_space,
                                     .record_bytes = sizeof(struct gap__lane),
-                                    .count_max = GAP__LANES_MAX + 1,
+                                    .count_max = s->lanes_max + 1,
                                     .count = 1};
   s->lanes_swept_at = SWEEP_FROM;
 }

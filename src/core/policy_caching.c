@@ -7,12 +7,12 @@ static struct caching *of(struct gap__policy_state *state) { return (struct cach
 
 static int make_slabs(struct caching *c) {
   int rc = gap__addrmap_init(&c->map);
-  if (!rc) rc = gap__slab_init(&c->blocks, sizeof(struct caching_block), BLOCKS_MAX);
+  if (!rc) rc = gap__slab_init_fitting(&c->blocks, sizeof(struct caching_block), BLOCKS_MAX);
   if (!rc) rc = gap__slab_init(&c->bins, sizeof(struct caching_bin), BINS_MAX);
   if (!rc) rc = gap__slab_init(&c->pools, sizeof(struct caching_pool), POOLS_MAX);
-  if (!rc) rc = gap__slab_init(&c->uses, sizeof(struct caching_use), BLOCKS_MAX);
-  if (!rc) rc = gap__slab_init(&c->pending, sizeof(struct caching_pending), BLOCKS_MAX);
-  if (!rc) rc = gap__slab_init(&c->segments, sizeof(struct caching_segment), SEGMENTS_MAX);
+  if (!rc) rc = gap__slab_init_fitting(&c->uses, sizeof(struct caching_use), BLOCKS_MAX);
+  if (!rc) rc = gap__slab_init_fitting(&c->pending, sizeof(struct caching_pending), BLOCKS_MAX);
+  if (!rc) rc = gap__slab_init_fitting(&c->segments, sizeof(struct caching_segment), SEGMENTS_MAX);
   return rc;
 }
 

@@ -305,6 +305,10 @@ static int configure(struct gap__policy_state *s) {
   return 0;
 }
 
+static size_t state_bytes(uint32_t lanes) {
+  return offsetof(struct gap__policy_state, lane_space) + ((size_t)lanes + 1) * sizeof(struct gap__lane);
+}
+
 static void destroy(struct gap__policy_state *s) {
   gap__maker_stop(s);
   for (uint32_t i = 1; s->chunks.base && i < s->chunks.count; i++)
@@ -326,13 +330,15 @@ static void destroy(struct gap__policy_state *s) {
   gap__meta_unmap(s->event_cache, EVENT_CACHE * sizeof *s->event_cache);
   gap__meta_unmap(s->ranges, RANGES_MAX * sizeof *s->ranges);
   gap__meta_unmap(s->range_of, (1ull << (GAP__ADDRESS_BITS - GAP__WINDOW_SHIFT)) * sizeof *s->range_of);
-  gap__meta_unmap(s, sizeof *s);
+  gap__meta_unmap(s, state_bytes(s->lanes_max));
 }
 
 static int create(struct gap__device *device, struct gap__policy_state **out) {
   if (!device->dev->caps.vmm) return GAP_ENOTSUP;
-  struct gap__policy_state *s = gap__meta_map(sizeof *s);
+  uint32_t lanes = gap__meta_fitting(sizeof(struct gap__lane), GAP__LANES_MAX);
+  struct gap__policy_state *s = gap__meta_map(state_bytes(lanes));
   if (!s) return GAP_ENOMETA;
+  s->lanes_max = lanes;
   s->device = device;
   s->dev = device->dev;
   gap__lanes_create(s);
@@ -341,9 +347,9 @@ static int create(struct gap__device *device, struct gap__policy_state **out) {
   s->event_cache = gap__meta_map(EVENT_CACHE * sizeof *s->event_cache);
   s->event_capacity = s->event_cache ? EVENT_CACHE : 0;
   gap__maker_start(s);
-  if (!s->range_of || !s->ranges || gap__slab_init(&s->chunks, sizeof(struct gap__chunk_rec), CHUNKS_MAX) ||
-      gap__slab_init(&s->mappings, sizeof(struct gap__mapping), MAPPINGS_MAX) ||
-      gap__slab_init(&s->uses, sizeof(struct gap__use), USES_MAX) || gap__scratch_create(s)) {
+  if (!s->range_of || !s->ranges || gap__slab_init_fitting(&s->chunks, sizeof(struct gap__chunk_rec), CHUNKS_MAX) ||
+      gap__slab_init_fitting(&s->mappings, sizeof(struct gap__mapping), MAPPINGS_MAX) ||
+      gap__slab_init_fitting(&s->uses, sizeof(struct gap__use), USES_MAX) || gap__scratch_create(s)) {
     destroy(s);
     return GAP_ENOMETA;
   }

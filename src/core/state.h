@@ -233,6 +233,7 @@ struct gap__policy_state {
   /* guarded by it */
   uint32_t range_count;
   struct gap__slab lane_slab;
+  uint32_t lanes_max; /* at most GAP__LANES_MAX */
   struct gap__lane *lanes, *spare_lanes;
   uint32_t lane_count;     /* without the spare ones */
   uint32_t lanes_swept_at; /* lanes at which the next sweep is worth its while */
@@ -283,7 +284,8 @@ struct gap__policy_state {
 
   /* hash of (stream, pool) << 32 | offset of the lane in this record; open addressing.  Written under the device lock */
   _Atomic uint64_t lane_of[GAP__LANE_SLOTS];
-  struct gap__lane lane_space[GAP__LANES_MAX + 1]; /* of lane_slab; costs what is touched */
+  /* Of lane_slab; costs what is touched.  Only lanes_max + 1 of them have memory where address space is limited. */
+  struct gap__lane lane_space[GAP__LANES_MAX + 1];
 };
 
 static inline struct gap__block *gap__block(const struct gap__lane *lane, uint32_t index) {

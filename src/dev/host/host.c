@@ -103,9 +103,9 @@ static int open_memory(struct host *host) {
   if (host->fd < 0 || ftruncate(host->fd, (off_t)(host->params.total_bytes * 2)) != 0) return GAP_EIO;
   int rc = gap__host_pages_init(host);
   if (rc == 0) rc = gap__space_init(&host->space);
-  if (rc == 0) rc = gap__slab_init(&host->chunks, sizeof(struct host_chunk), CHUNKS_MAX);
-  if (rc == 0) rc = gap__slab_init(&host->mappings, sizeof(struct host_mapping), MAPPINGS_MAX);
-  if (rc == 0) rc = gap__slab_init(&host->events, sizeof(struct host_event), EVENTS_MAX);
+  if (rc == 0) rc = gap__slab_init_fitting(&host->chunks, sizeof(struct host_chunk), CHUNKS_MAX);
+  if (rc == 0) rc = gap__slab_init_fitting(&host->mappings, sizeof(struct host_mapping), MAPPINGS_MAX);
+  if (rc == 0) rc = gap__slab_init_fitting(&host->events, sizeof(struct host_event), EVENTS_MAX);
   return rc;
 }
 
