@@ -192,6 +192,15 @@ GAP_API int gap_pool_adopt(gap_heap *heap, int device, unsigned flags, const cha
 GAP_API int gap_pool_retain(gap_heap *heap, int device, gap_pool_id id);
 GAP_API int gap_pool_release(gap_heap *heap, int device, gap_pool_id id);
 
+/* What PyTorch's MemPool can be asked for beside, as bits; both speak of PyTorch's segments, so they act where the strategy is
+ * caching_allocator.  (With others the pages of a pool have no rest to keep, and the shim for PyTorch sees to use_on_oom.)
+ * GAP_ESTATE: the pool is not in use.  GAP_EINVAL: other bits. */
+enum {
+  GAP_POOL_NO_SPLIT = 1,   /* a block is handed out whole */
+  GAP_POOL_USE_ON_OOM = 2 /* what is idle in it serves requests of the default pool before they fail */
+};
+GAP_API int gap_pool_behave(gap_heap *heap, int device, gap_pool_id id, unsigned behaviour);
+
 /* ---- Limits ---- */
 
 /* The cap on held bytes of a device, 0: none.  It holds until the configuration asks for another one.  A cap below what is held gives
@@ -202,7 +211,8 @@ GAP_API int gap_set_cap(gap_heap *heap, int device, uint64_t bytes);
  * itself. */
 GAP_API int gap_set_fraction(gap_heap *heap, int device, double fraction);
 /* Driver-free memory that is left to other programs on the card; idle memory is given back at once where it is less, and within
- * half a second when other programs take more.  Unless set, by this call or the configuration: where there is no cap 512 MiB, at most a sixteenth of the card, else 0. */
+ * half a second when other programs take more.  Unless set, by this call or the configuration: where there is no cap 512 MiB, at most a sixteenth of the card, else 0.
+ * As much as the card has, or more, leaves nothing: requests are served from what is held and idle only.  GAP_EINVAL: UINT64_MAX. */
 GAP_API int gap_set_reserve(gap_heap *heap, int device, uint64_t bytes);
 /* Gives idle memory back to the driver, as empty_cache does; of one pool, or ({0, 0}) of the default pool, of shared and of released
  * ones.  A private pool in use keeps its own.  Waits only for work that still uses it.  `returned`, bytes given back, may be

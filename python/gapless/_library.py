@@ -126,6 +126,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "gap_retire_stream": (c_int, [_HEAP, c_int, _STREAM]),
     "gap_pool_create": (c_int, [_HEAP, c_int, c_uint, c_char_p, POINTER(PoolId)]),
     "gap_pool_adopt": (c_int, [_HEAP, c_int, c_uint, c_char_p, PoolId]),
+    "gap_pool_behave": (c_int, [_HEAP, c_int, PoolId, c_uint]),
     "gap_pool_retain": (c_int, [_HEAP, c_int, PoolId]),
     "gap_pool_release": (c_int, [_HEAP, c_int, PoolId]),
     "gap_set_cap": (c_int, [_HEAP, c_int, c_uint64]),

@@ -32,7 +32,7 @@ void Pools::retain(int device, Pool pool, bool native) {
   std::lock_guard<std::mutex> guard(lock_);
   Entry *entry = find(device, pool);
   if (!entry) {
-    Entry fresh{device, pool, 0, native, false, false, GAP_POOL_PRIVATE, ""};
+    Entry fresh{device, pool, 0, native, false, 0, GAP_POOL_PRIVATE, ""};
     if (Entry *known = find(-1, pool)) {
       fresh.flags = known->flags;
       fresh.tag = known->tag;
@@ -51,6 +51,7 @@ void Pools::adopt(gap_heap *heap, int device, Pool pool) {
   int rc = gap_pool_adopt(heap, device, entry->flags, tag, id_of(pool));
   TORCH_CHECK(rc == 0, "gapless: a memory pool cannot be made: ", gap_strerror(rc));
   entry->adopted = true;
+  if (entry->behaviour) gap_pool_behave(heap, device, id_of(pool), entry->behaviour);
 }
 
 void Pools::begin(int device, Pool pool, std::function<bool(cudaStream_t)> filter) {
@@ -91,16 +92,19 @@ Pools::Server Pools::server(int device, Pool pool) {
   return entry && entry->native ? Server::kNative : Server::kOurs;
 }
 
-void Pools::set_use_on_oom(int device, Pool pool, bool use) {
+void Pools::behave(gap_heap *heap, int device, Pool pool, unsigned bit, bool on) {
   std::lock_guard<std::mutex> guard(lock_);
-  if (Entry *entry = find(device, pool)) entry->use_on_oom = use;
+  Entry *entry = find(device, pool);
+  if (!entry) return;
+  entry->behaviour = on ? entry->behaviour | bit : entry->behaviour & ~bit;
+  if (entry->adopted) gap_pool_behave(heap, device, id_of(pool), entry->behaviour);
 }
 
 std::vector<Pool> Pools::last_resorts(int device) {
   std::lock_guard<std::mutex> guard(lock_);
   std::vector<Pool> out;
   for (const Entry &entry : entries_)
-    if (entry.device == device && entry.use_on_oom && entry.adopted) out.push_back(entry.pool);
+    if (entry.device == device && (entry.behaviour & GAP_POOL_USE_ON_OOM) && entry.adopted) out.push_back(entry.pool);
   return out;
 }
 
@@ -115,7 +119,7 @@ int Pools::set_flags(Pool pool, unsigned flags, const char *tag) {
     entry.tag = tag ? tag : "";
     met = true;
   }
-  if (!met) entries_.push_back({-1, pool, 0, false, false, false, flags, tag ? tag : ""});
+  if (!met) entries_.push_back({-1, pool, 0, false, false, 0, flags, tag ? tag : ""});
   return 0;
 }
 
@@ -154,19 +158,20 @@ int Allocator::getPoolUseCount(c10::DeviceIndex device, Pool pool) { return pool
 #if GAP_TORCH_AT_LEAST(11)
 void Allocator::setUseOnOOM(c10::DeviceIndex device, Pool pool, bool use) {
   if (pools_.server(device, pool) == Pools::Server::kNative) native_->setUseOnOOM(device, pool, use);
-  pools_.set_use_on_oom(device, pool, use);
+  pools_.behave(heap_, device, pool, GAP_POOL_USE_ON_OOM, use);
 }
 #else
 void Allocator::setUseOnOOM(c10::DeviceIndex device, Pool pool) {
   if (pools_.server(device, pool) == Pools::Server::kNative) native_->setUseOnOOM(device, pool);
-  pools_.set_use_on_oom(device, pool, true);
+  pools_.behave(heap_, device, pool, GAP_POOL_USE_ON_OOM, true);
 }
 #endif
 
 #if GAP_TORCH_AT_LEAST(10)
-// Blocks of ours lie on pages: there is no segment that could stay whole.
+// Acts with strategy:caching_allocator: other blocks lie on pages, and there is no segment that could stay whole.
 void Allocator::setNoSplit(c10::DeviceIndex device, Pool pool) {
   if (pools_.server(device, pool) == Pools::Server::kNative) native_->setNoSplit(device, pool);
+  pools_.behave(heap_, device, pool, GAP_POOL_NO_SPLIT, true);
 }
 #endif
 

@@ -36,7 +36,8 @@ class Pools {
   void release(gap_heap *heap, int device, Pool pool);
   int uses(int device, Pool pool);
   Server server(int device, Pool pool);
-  void set_use_on_oom(int device, Pool pool, bool use);
+  // One of GAP_POOL_NO_SPLIT and GAP_POOL_USE_ON_OOM, on or off; a pool that is not made yet takes it along.
+  void behave(gap_heap *heap, int device, Pool pool, unsigned bit, bool on);
   std::vector<Pool> last_resorts(int device);
   // Flags and tag of a pool that has no block yet, on whichever device; GAP_ESTATE: it has.
   int set_flags(Pool pool, unsigned flags, const char *tag);
@@ -46,7 +47,8 @@ class Pools {
     int device;  // -1: only flags are known
     Pool pool;
     int uses;
-    bool native, adopted, use_on_oom;
+    bool native, adopted;
+    unsigned behaviour;
     unsigned flags;
     std::string tag;
   };

@@ -45,6 +45,11 @@ int gap_pool_retain(gap_heap *heap, int device, gap_pool_id id) { return gap__he
 
 int gap_pool_release(gap_heap *heap, int device, gap_pool_id id) { return gap__heap_pool_release(heap, device, id); }
 
+int gap_pool_behave(gap_heap *heap, int device, gap_pool_id id, unsigned behaviour) {
+  if (behaviour & ~(unsigned)(GAP_POOL_NO_SPLIT | GAP_POOL_USE_ON_OOM)) return GAP_EINVAL;
+  return gap__heap_pool_behave(heap, device, id, behaviour);
+}
+
 /* ---- limits ---- */
 
 int gap_set_cap(gap_heap *heap, int device, uint64_t bytes) { return gap__heap_set_cap(heap, device, bytes); }

@@ -7,7 +7,7 @@ static uint64_t live_size(uint64_t requested) {
 
 static bool worth_splitting(const struct caching *c, const struct caching_request *request, uint64_t has) {
   uint64_t rest = has - request->bytes;
-  if (caching_pool_at(c, request->pool)->behaviour & GAP__POOL_NO_SPLIT) return false;
+  if (caching_pool_at(c, request->pool)->behaviour & GAP_POOL_NO_SPLIT) return false;
   if (request->kind == GAP__KIND_SMALL || caching_expands(c, request->pool)) return rest >= CACHING_MIN_BLOCK;
   return request->bytes < c->conf.max_split_size && rest > CACHING_SMALL_MAX;
 }

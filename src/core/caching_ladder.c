@@ -29,7 +29,7 @@ static uint32_t borrow(struct caching *c, struct caching_request *request) {
     const struct caching_pool *pool = caching_pool_at(c, at);
     struct caching_request lent = *request;
     lent.pool = at;
-    if (!pool->use_count || !(pool->behaviour & GAP__POOL_USE_ON_OOM) || gap__caching_bin_find(c, &lent)) continue;
+    if (!pool->use_count || !(pool->behaviour & GAP_POOL_USE_ON_OOM) || gap__caching_bin_find(c, &lent)) continue;
     uint32_t block = gap__caching_fit(c, &lent);
     if (!block) continue;
     *request = lent;

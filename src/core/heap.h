@@ -120,11 +120,7 @@ int gap__heap_pool_adopt(gap_heap *, int device, const struct gap__pool_about *a
 int gap__heap_pool_share(gap_heap *, int device, gap_pool_id);
 /* gap__heap_pool_adopt of a private pool. */
 int gap__heap_pool_retain(gap_heap *, int device, gap_pool_id);
-/* What torch's MemPool can be asked for beside; acts with caching_allocator only.  GAP_ESTATE: the pool is not in use. */
-enum {
-  GAP__POOL_NO_SPLIT = 1,   /* a block is handed out whole */
-  GAP__POOL_USE_ON_OOM = 2, /* what is idle in it serves requests of the default pool before they fail */
-};
+/* `behaviour`: GAP_POOL_NO_SPLIT, GAP_POOL_USE_ON_OOM.  GAP_ESTATE: the pool is not in use. */
 int gap__heap_pool_behave(gap_heap *, int device, gap_pool_id, unsigned behaviour);
 /* The pool's tag: "" when it has none or is not known. */
 void gap__heap_pool_tag(gap_heap *, int device, gap_pool_id, char out[32]);

@@ -93,6 +93,24 @@ static void reserve(void **state) {
   api_close(heap);
 }
 
+/* The largest reserve leaves nothing; the number beyond means something else inside. */
+static void largest_reserve(void **state) {
+  (void)state;
+  gap_heap *heap = api_open(GAP_BACKEND_SIM, GIB, NULL);
+  gap_addr addr, a = api_get(heap, 0, 10 * MIB);
+  assert_int_equal(gap_set_reserve(heap, 0, UINT64_MAX), GAP_EINVAL);
+  assert_int_equal(gap_set_reserve(heap, 0, UINT64_MAX - 1), 0);
+  assert_int_equal(gap_alloc(heap, 0, 0, 20 * MIB, &addr), GAP_ENOMEM);
+  api_give(heap, a);
+  api_give(heap, api_get(heap, 0, MIB)); /* from what is held */
+  assert_int_equal(gap_trim(heap, 0, NONE, NULL), 0);
+  assert_int_equal(gap_alloc(heap, 0, 0, MIB, &addr), GAP_ENOMEM);
+  assert_int_equal(gap_set_reserve(heap, 0, GIB - 64 * MIB), 0);
+  assert_int_equal(gap_alloc(heap, 0, 0, 66 * MIB, &addr), GAP_ENOMEM);
+  api_give(heap, api_get(heap, 0, 64 * MIB));
+  api_close(heap);
+}
+
 /* What was set by hand holds until the configuration wants something else. */
 static void by_hand_and_by_configuration(void **state) {
   (void)state;
@@ -270,6 +288,7 @@ int main(void) {
       cmocka_unit_test(fraction),
       cmocka_unit_test(cap_and_fraction),
       cmocka_unit_test(reserve),
+      cmocka_unit_test(largest_reserve),
       cmocka_unit_test(by_hand_and_by_configuration),
       cmocka_unit_test(peers),
       cmocka_unit_test(all_or_nothing),

@@ -21,6 +21,8 @@ static void arguments(void **state) {
   assert_int_equal(gap_pool_adopt(heap, 0, 3, NULL, unknown), GAP_EINVAL);
   assert_int_equal(gap_pool_adopt(heap, -1, 0, NULL, unknown), GAP_EINVAL);
   assert_int_equal(gap_pool_retain(heap, 0, unknown), GAP_ESTATE);
+  assert_int_equal(gap_pool_behave(heap, 0, unknown, GAP_POOL_NO_SPLIT), GAP_ESTATE);
+  assert_int_equal(gap_pool_behave(heap, 0, unknown, 4), GAP_EINVAL);
   assert_int_equal(gap_pool_release(heap, 0, unknown), GAP_ESTATE);
   assert_int_equal(gap_pool_retain(heap, 0, NONE), GAP_EINVAL);
   assert_int_equal(gap_pool_release(heap, 5, unknown), GAP_EINVAL);
@@ -49,6 +51,27 @@ static void use_count(void **state) {
   assert_int_equal(gap_alloc_in(heap, 0, 0, graph, MIB, &addr), GAP_ESTATE);
   assert_int_equal(gap_pool_release(heap, 0, graph), GAP_ESTATE);
   assert_int_equal(gap_pool_adopt(heap, 0, GAP_POOL_SHARED, NULL, graph), 0); /* other flags, now that it is free */
+  api_close(heap);
+}
+
+/* As PyTorch's pools: whole blocks, and a last resort of the default pool. */
+static void behaviour(void **state) {
+  (void)state;
+  gap_heap *heap = api_open(GAP_BACKEND_SIM, 0, "strategy:caching_allocator");
+  gap_pool_id pool;
+  gap_addr addr;
+  assert_int_equal(gap_pool_create(heap, 0, GAP_POOL_PRIVATE, NULL, &pool), 0);
+  assert_int_equal(gap_pool_behave(heap, 0, pool, GAP_POOL_NO_SPLIT | GAP_POOL_USE_ON_OOM), 0);
+  gap_addr a = api_get_in(heap, 0, pool, 3 * MIB);
+  assert_int_equal(api_usage(heap, 0).live_bytes, 20 * MIB);
+  api_give(heap, a);
+  assert_int_equal(gap_set_cap(heap, 0, 20 * MIB), 0);
+  assert_int_equal(gap_alloc(heap, 0, 0, 10 * MIB, &addr), 0);
+  assert_int_equal(addr, a);
+  api_give(heap, addr);
+  assert_int_equal(gap_pool_behave(heap, 0, pool, 0), 0);
+  assert_int_equal(gap_alloc(heap, 0, 0, 10 * MIB, &addr), GAP_ENOMEM);
+  assert_int_equal(gap_pool_release(heap, 0, pool), 0);
   api_close(heap);
 }
 
@@ -169,10 +192,15 @@ static void foreign_numbers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(arguments),           cmocka_unit_test(use_count),
-      cmocka_unit_test(private_pool),        cmocka_unit_test(shared_pool),
-      cmocka_unit_test(contiguous_pool),     cmocka_unit_test(contiguous_pools_leave_nothing),
-      cmocka_unit_test(tags_in_the_summary), cmocka_unit_test(foreign_numbers),
+      cmocka_unit_test(arguments),
+      cmocka_unit_test(use_count),
+      cmocka_unit_test(behaviour),
+      cmocka_unit_test(private_pool),
+      cmocka_unit_test(shared_pool),
+      cmocka_unit_test(contiguous_pool),
+      cmocka_unit_test(contiguous_pools_leave_nothing),
+      cmocka_unit_test(tags_in_the_summary),
+      cmocka_unit_test(foreign_numbers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -456,9 +456,9 @@ static void a_pool_may_serve_before_a_request_fails(void **state) {
   gap_pool_id pool = {0, 1};
   gap_addr addr = 0;
   open_heap(&f, "", 80 * GIB);
-  assert_int_equal(gap__heap_pool_behave(f.heap, 0, pool, GAP__POOL_USE_ON_OOM), GAP_ESTATE);
+  assert_int_equal(gap__heap_pool_behave(f.heap, 0, pool, GAP_POOL_USE_ON_OOM), GAP_ESTATE);
   gap__heap_pool_retain(f.heap, 0, pool);
-  assert_int_equal(gap__heap_pool_behave(f.heap, 0, pool, GAP__POOL_USE_ON_OOM), 0);
+  assert_int_equal(gap__heap_pool_behave(f.heap, 0, pool, GAP_POOL_USE_ON_OOM), 0);
   gap_addr own = take_from(&f, pool, 100 * MIB);
   take_from(&f, pool, 40 * MIB);
   give(&f, own);
@@ -481,7 +481,7 @@ static void a_pool_may_hand_out_whole_blocks(void **state) {
   gap_pool_id pool = {0, 2};
   open_heap(&f, "", 80 * GIB);
   gap__heap_pool_retain(f.heap, 0, pool);
-  gap__heap_pool_behave(f.heap, 0, pool, GAP__POOL_NO_SPLIT);
+  gap__heap_pool_behave(f.heap, 0, pool, GAP_POOL_NO_SPLIT);
   gap_addr large = take_from(&f, pool, 3 * MIB);
   take_from(&f, pool, 100);
   take_from(&f, pool, 3 * MIB);

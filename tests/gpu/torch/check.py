@@ -16,9 +16,10 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-GROUPS = ["compiled", "ipc", "basics", "graphs", "history", "pools", "late"]
+GROUPS = ["compiled", "ipc", "basics", "graphs", "history", "pools", "late", "caching"]
 KERNEL_FREE = {
     "bare": [],
+    "caching": ["whole_blocks", "last_resort", "two_limits"],
     "two": [],
     "basics": ["waits_for_cuda", "all_figures", "figures_follow_blocks", "empty_cache", "summary_text", "out_of_memory",
                "memory_callbacks", "absurd_sizes", "accelerator"],
