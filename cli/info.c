@@ -1,10 +1,13 @@
-/* gapless info: what this program is and what it can simulate. */
+/* gapless info: what this machine can do, what this program is and what it can simulate. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/tools.h"
+#include "machine.h"
 #include "table.h"
 
 static void print_cards(void) {
@@ -26,10 +29,19 @@ static void print_cards(void) {
   table_end(&table, 2, stdout);
 }
 
+static int print_json(void) {
+  char *text = machine_json();
+  if (text) puts(text);
+  free(text);
+  return text ? EXIT_YES : EXIT_USAGE;
+}
+
 static int run(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--json") == 0) return print_json();
   if (argc > 1) return usage_error("info", "unexpected argument \"%s\"", argv[1]);
-  printf("gapless %s\n\nbackends: sim (a simulated card), host (real bytes in host memory), cuda (NVIDIA cards)\n",
-         gap_version());
+  printf("gapless %s\n\n", gap_version());
+  machine_print();
+  puts("\nbackends: sim (a simulated card), host (real bytes in host memory), cuda (NVIDIA cards)");
   fputs("policies of replay:", stdout);
   for (int i = 0; i < GAP_POLICY_COUNT; i++) printf(" %s", gap_policy_name((enum gap_policy)i));
   fputs("\n\ncards that replay --card knows:\n", stdout);
@@ -39,7 +51,9 @@ static int run(int argc, char **argv) {
 
 const struct command command_info = {
     .name = "info",
-    .summary = "version, backends, and the cards that can be simulated",
-    .help = "usage: gapless info\n\nPrints the version, the backends that are built in, and the simulated cards.\n",
+    .summary = "what this machine can do; version, backends, cards that can be simulated",
+    .help = "usage: gapless info [--json]\n\nPrints the version; what each card of this machine and its driver can do, "
+            "found by trying it, and what is lost\n"
+            "where they cannot; the backends that are built in; the simulated cards.  --json: version and machine.\n",
     .run = run,
 };

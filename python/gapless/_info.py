@@ -82,10 +82,16 @@ def _lines(found: Dict[str, Any]) -> List[str]:
     return lines
 
 
+def _machine() -> Any:
+    """What the cards and the driver can do, as the program finds it: it opens each card, so programs are not told."""
+    result = subprocess.run([binary(), "info", "--json"], capture_output=True, text=True, check=False)
+    return json.loads(result.stdout) if result.returncode == 0 else None
+
+
 def main(arguments: List[str]) -> int:
-    """The command: what the program says, then what Python knows; --json: one object of the latter."""
+    """The command: what the program says, then what Python knows; --json: one object of both."""
     if arguments == ["--json"]:
-        print(json.dumps(collect(), indent=1))
+        print(json.dumps({**collect(), "machine": _machine()}, indent=1))
         return 0
     code = subprocess.call([binary(), "info", *arguments]) if os.access(binary(), os.X_OK) else 0
     if code == 0 and not set(arguments) & {"-h", "--help"}:

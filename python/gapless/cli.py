@@ -15,12 +15,13 @@ def binary() -> str:
     return os.environ.get("GAPLESS_COMMAND") or os.path.join(_library.PACKAGE, "_bin", "gapless")
 
 
-def _help() -> int:
-    code = subprocess.call([binary(), "help"])
-    sys.stdout.write(
-        "\nfrom Python:\n  run      a program with gapless as PyTorch's allocator: gapless run python3 train.py\n"
-    )
-    return code
+def _overview(words: List[str]) -> int:
+    """The list of commands, with the one that is Python's; it goes to where the program writes its own."""
+    said = subprocess.run([binary(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    run = "\nfrom Python:\n  run      a program with gapless as PyTorch's allocator: gapless run python3 train.py\n"
+    sys.stdout.write(said.stdout + (run if said.stdout else ""))
+    sys.stderr.write(said.stderr + ("" if said.stdout else run))
+    return said.returncode
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -37,8 +38,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if not os.access(binary(), os.X_OK):
         say(f"{binary()} is not there; GAPLESS_COMMAND may name it")
         return 2
-    if words in (["help"], ["--help"], ["-h"]):
-        return _help()
+    if words in ([], ["help"], ["--help"], ["-h"]):
+        return _overview(words)
     sys.stdout.flush()
     os.execv(binary(), ["gapless", *words])
 

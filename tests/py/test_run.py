@@ -99,7 +99,27 @@ def test_other_subcommands_are_the_programs(gapless):
     result = gapless("conf", "max_split_size_mb:1")
     assert (result.stdout, result.stderr, result.returncode) == (expected.stdout, expected.stderr, expected.returncode)
     assert result.returncode == 1 and gapless("replai").returncode == 2
-    assert "run" in gapless("help").stdout
+    assert gapless("help", "replay").stdout.startswith("usage: gapless replay")
+
+
+def test_the_list_of_commands_has_run_too(gapless):
+    for words in (["help"], ["--help"], []):
+        result = gapless(*words)
+        text = result.stdout if words else result.stderr
+        assert "\n  run  " in text and "\n  replay  " in text and result.returncode == (0 if words else 2)
+
+
+def test_info_says_what_the_machine_can_do(gapless, tmp_path):
+    """Over a driver without a card (tests/support/fake_cuda.h) that lacks virtual memory management."""
+    driver = COMMAND.parent / "tests" / "libfakecuda.so"
+    if not driver.exists():
+        pytest.skip("the fake driver is not built (ninja fakecuda)")
+    (tmp_path / "libcuda.so.1").symlink_to(driver)
+    variables = {"LD_LIBRARY_PATH": str(tmp_path), "FAKE_CUDA_CARDS": "1", "FAKE_CUDA_LACKS": "1"}
+    text = gapless("info", **variables).stdout
+    assert "GPU 0: Fake 0" in text and "virtual memory management                  no; idle memory cannot move" in text
+    machine = json.loads(gapless("info", "--json", **variables).stdout)["machine"]
+    assert machine["error"] is None and [card["vmm"] for card in machine["cards"]] == [False]
 
 
 def test_info(gapless, site):

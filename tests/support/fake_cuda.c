@@ -130,7 +130,20 @@ static gap__cuda_result miss(void) {
 
 /* ---- The driver ---- */
 
+static unsigned number_from(const char *variable) {
+  const char *text = getenv(variable);
+  return text ? (unsigned)strtoul(text, NULL, 10) : 0;
+}
+
+/* For a program that knows nothing of this driver. */
+static void start_by_environment(void) {
+  struct fake_cuda_settings settings = {.device_count = (int)number_from("FAKE_CUDA_CARDS"),
+                                        .lacks = number_from("FAKE_CUDA_LACKS")};
+  if (settings.device_count && !fake.settings.device_count) fake_cuda_reset(&settings);
+}
+
 static gap__cuda_result cuInit(unsigned flags) {
+  start_by_environment();
   PASS(PLAIN);
   if (flags) return GAP__CUDA_ERROR_INVALID_VALUE;
   return fake.settings.device_count > 0 ? GAP__CUDA_SUCCESS : GAP__CUDA_ERROR_NO_DEVICE;

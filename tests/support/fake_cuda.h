@@ -34,6 +34,7 @@ struct fake_cuda_settings {
   bool manual;                /* queued work runs only when the test says so */
 };
 
+/* A program that is not a test gets cards by FAKE_CUDA_CARDS=N and FAKE_CUDA_LACKS=BITS in its environment. */
 /* Starts anew; nothing of an earlier driver may be in use. */
 FAKE_CUDA_API void fake_cuda_reset(const struct fake_cuda_settings *);
 /* Calls of `name` (NULL: all) give `code` after `after` more good ones, `times` times. */
