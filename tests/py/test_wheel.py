@@ -3,6 +3,8 @@ not installed (nothing is downloaded)."""
 
 import importlib.util
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import zipfile
@@ -105,6 +107,30 @@ def test_the_command_needs_no_library_of_the_system(wheel, tmp_path):
     ).stdout
     for name in ("jansson", "zstd", "lzma", "libz."):
         assert name not in dynamic
+
+
+def test_tag(wheel, tmp_path):
+    """tools/wheel_tag.py names the glibc that the binaries need, inside the wheel too, and the wheel still installs."""
+    copy = tmp_path / wheel.name
+    copy.write_bytes(wheel.read_bytes())
+    tagged = pathlib.Path(output(sys.executable, ROOT / "tools" / "wheel_tag.py", copy).strip())
+    assert not copy.exists() and re.fullmatch(r"gapless-0\.1\.0-py3-none-manylinux_2_\d+_\w+\.whl", tagged.name)
+    said = zipfile.ZipFile(tagged).read("gapless-0.1.0.dist-info/WHEEL").decode()
+    assert f"Tag: {tagged.stem.split('-', 2)[2]}\n" in said and "linux_" not in said.replace("manylinux_", "")
+    newest = max(int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", symbols_of(tagged, tmp_path)))
+    assert f"manylinux_2_{newest}_" in tagged.name
+    folder = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    output(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "-q", "--no-index", tagged)
+    assert output(folder / "bin" / "gapless", "--version") == "gapless 0.1.0\n"
+
+
+def symbols_of(wheel, folder):
+    text = ""
+    for name in ("gapless/_lib/libgapless.so", "gapless/_bin/gapless"):
+        zipfile.ZipFile(wheel).extract(name, folder)
+        text += output("objdump", "-T", folder / name)
+    return text
 
 
 def test_library(installed):
