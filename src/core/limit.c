@@ -7,7 +7,7 @@
 enum {
   RESERVE_SHARE = 16,   /* of a small card */
   PLENTY_PAGES = 16,    /* the largest chunk while memory is plenty: 32 MiB */
-  PLENTY_SHARE = 1024,  /* and at most this part of what is held */
+  PLENTY_SHARE = 256,  /* and at most this part of what is held */
   THRASH_PRICE = 16,    /* pages stolen that buy a page more */
   THRASH_FORGIVE = 64,  /* pages allocated that make up for a page stolen */
   ASK_AGAIN_PAGES = 256 /* growth after which the driver is asked again what is free */

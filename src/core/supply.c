@@ -101,8 +101,8 @@ static uint32_t epoch_allowed(const struct gap__lane *lane, const struct gap__la
 }
 
 /* Pages of the chunk at `page` when it lies wholly inside [from, to) and carries no epoch beyond `epoch`; else 0. */
-static uint32_t takeable(const struct gap__policy_state *s, const struct gap__range *range, struct whole w, uint32_t page,
-                         bool from_high, uint32_t epoch) {
+static uint32_t takeable(const struct gap__policy_state *s, const struct gap__range *range, struct whole w,
+                         uint32_t page, bool from_high, uint32_t epoch) {
   const struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
   uint32_t pages = gap__chunk_at(s, m->chunk)->pages;
   if (m->page < w.from || m->page + pages > w.to) return 0;
@@ -114,17 +114,19 @@ static uint32_t takeable(const struct gap__policy_state *s, const struct gap__ra
 
 /* Takes up to `want` pages with epochs up to `epoch` from one end of an idle block, or from its inside too; the chunks go to the
  * scratch's loot.  Returns pages. */
-static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, uint32_t epoch, bool inside,
-                          uint32_t *loot_count) {
+static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, uint32_t epoch,
+                          bool inside, uint32_t *loot_count) {
   struct gap__lane *owner = v->arena->lane;
   const struct gap__block *b = gap__block(owner, v->block);
   struct gap__range *range = gap__range_at(s, b->range);
   struct whole w = whole_pages(b);
-  bool hole_before = b->prev && gap__block(owner, b->prev)->state == GAP__HOLE && b->off == w.from << GAP__PAGE_UNIT_SHIFT;
+  bool hole_before =
+      b->prev && gap__block(owner, b->prev)->state == GAP__HOLE && b->off == w.from << GAP__PAGE_UNIT_SHIFT;
   bool high = !hole_before && (range->stamp[w.to - 1] <= range->stamp[w.from] ||
                                (b->next && gap__block(owner, b->next)->state == GAP__HOLE));
   uint32_t taken = 0, skipped = 0, loot_before = *loot_count;
-  while (inside && w.from + skipped < w.to && !takeable(s, range, w, high ? w.to - 1 - skipped : w.from + skipped, high, epoch))
+  while (inside && w.from + skipped < w.to &&
+         !takeable(s, range, w, high ? w.to - 1 - skipped : w.from + skipped, high, epoch))
     skipped++;
   w = high ? (struct whole){w.from, w.to - skipped} : (struct whole){w.from + skipped, w.to};
   while (taken < want && w.from + taken < w.to && *loot_count < LOOT_MAX) {
@@ -161,13 +163,10 @@ static bool order_behind(const struct gap__lane *lane, const struct gap__lane *o
   return gap__dev_stream_wait(lane->owner->dev, lane->stream, owner->marks[last].event) == 0;
 }
 
-/* Takes idle chunks worth `want` pages; returns how many pages they have. */
-static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, bool behind,
-                      uint32_t *loot_count) {
-  uint32_t taken = 0;
-  lock_all(s);
-  refresh_epochs(s, lane);
-  uint32_t count = collect(s, lane);
+/* Takes idle chunks worth `want` pages, `inside` idle blocks too.  Every lane's lock is held. */
+static uint32_t steal_from_all(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, bool behind,
+                               bool inside, uint32_t *loot_count) {
+  uint32_t taken = 0, count = collect(s, lane);
   const struct gap__lane *ordered = NULL; /* the last lane that the asking stream was ordered behind */
   for (uint32_t i = 0; i < count && taken < want; i++) {
     const struct victim *v = &s->scratch->victims[i];
@@ -177,8 +176,18 @@ static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane,
       if (!order_behind(lane, owner)) continue;
       ordered = owner;
     }
-    taken += take_from(s, v, want - taken, epoch, false, loot_count);
+    taken += take_from(s, v, want - taken, epoch, inside, loot_count);
   }
+  return taken;
+}
+
+/* Idle chunks worth `want` pages, from the ends of idle blocks before their insides; returns how many pages they have. */
+static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, bool behind,
+                      uint32_t *loot_count) {
+  lock_all(s);
+  refresh_epochs(s, lane);
+  uint32_t taken = steal_from_all(s, lane, want, behind, false, loot_count);
+  if (taken < want) taken += steal_from_all(s, lane, want - taken, behind, true, loot_count);
   unlock_all(s);
   return taken;
 }
@@ -246,7 +255,8 @@ static int vacate(struct gap__policy_state *s, struct gap__range *range, uint32_
   uint32_t m = range->slot[page];
   if (!m) return 0;
   if (!gap__mapping_settled(s, m)) {
-    if (atomic_load_explicit(&range->arena->lane->pinned, memory_order_relaxed)) return GAP_ENOMEM; /* a graph may use it */
+    if (atomic_load_explicit(&range->arena->lane->pinned, memory_order_relaxed))
+      return GAP_ENOMEM; /* a graph may use it */
     int rc = gap__lane_wait(range->arena->lane, gap__mapping_at(s, m)->stamp);
     if (rc) return rc;
   }
@@ -314,7 +324,8 @@ static void abandon(struct gap__policy_state *s, const struct gap__range *range,
   }
 }
 
-int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages, uint32_t most) {
+int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages,
+                    uint32_t most) {
   uint32_t done = 0;
   int rc = 0;
   while (done < pages && !rc) {
@@ -419,7 +430,8 @@ static int fill_with_loot(struct gap__supply *q, struct fill *f, uint32_t page, 
   *end = page;
   int seen = gap__chunk_access(s, q->range, from, page - from);
   if (seen) leave_loot(q, f, from, page);
-  for (uint32_t at = from; !seen && at < page; at += gap__chunk_at(s, chunk_behind(s, q->range, at))->pages) move_in(q, at);
+  for (uint32_t at = from; !seen && at < page; at += gap__chunk_at(s, chunk_behind(s, q->range, at))->pages)
+    move_in(q, at);
   return rc ? rc : seen;
 }
 
@@ -467,7 +479,8 @@ static uint32_t count_gaps(const struct gap__supply *q, uint32_t from, uint32_t 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* Steals what growing by `allowed` pages does not cover of `missing`. */
-static uint32_t steal_beyond(struct gap__supply *q, uint32_t missing, uint64_t allowed, bool behind, uint32_t *loot_count) {
+static uint32_t steal_beyond(struct gap__supply *q, uint32_t missing, uint64_t allowed, bool behind,
+                             uint32_t *loot_count) {
   if (missing <= allowed) return 0;
   return steal(q->lane->owner, q->lane, missing - (uint32_t)allowed, behind, loot_count);
 }
@@ -530,7 +543,8 @@ static uint64_t release_loot(struct gap__policy_state *s, uint32_t count, bool w
   return pages;
 }
 
-static uint64_t trim(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, uint32_t epoch, bool wait) {
+static uint64_t trim(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, uint32_t epoch,
+                     bool wait) {
   uint64_t total = give_loose(s, wait);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     if (!in_scope(lane, pool)) continue;

@@ -55,6 +55,22 @@ static void pending(void **state) {
   try_end(&t);
 }
 
+/* Chunks of two pages, half used, lie at both ends of the idle memory: what lies between them moves all the same. */
+static void steal_from_inside(void **state) {
+  (void)state;
+  struct try t = lagging("max_memory:96MiB,chunk_max:4MiB");
+  try_give(&t, try_get(&t, STREAM_A, 96 * MIB));
+  gap_addr low = try_get(&t, STREAM_A, 6 * MIB), middle = try_get(&t, STREAM_A, 84 * MIB);
+  gap_addr high = try_get(&t, STREAM_A, 6 * MIB);
+  assert_true(low + 6 * MIB == middle && middle + 84 * MIB == high);
+  try_give(&t, middle);
+  pass(&t);
+  assert_true(try_get(&t, STREAM_B, 80 * MIB) != 0);
+  assert_int_equal(try_stats(&t)->pages_stolen, 40);
+  assert_int_equal(rung(&t, GAP__RUNG_steal), 1);
+  try_end(&t);
+}
+
 static void grow(void **state) {
   (void)state;
   struct try t = lagging("");
@@ -244,10 +260,19 @@ static void nmalloc(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fit),       cmocka_unit_test(fit_in_a_corner),     cmocka_unit_test(pending),
-      cmocka_unit_test(grow),      cmocka_unit_test(steal_ready),         cmocka_unit_test(steal),
-      cmocka_unit_test(callbacks), cmocka_unit_test(wait_for_an_epoch),   cmocka_unit_test(wait_for_a_pending_free),
-      cmocka_unit_test(failure),   cmocka_unit_test(wait_past_a_capture), cmocka_unit_test(reasons),
+      cmocka_unit_test(fit),
+      cmocka_unit_test(fit_in_a_corner),
+      cmocka_unit_test(pending),
+      cmocka_unit_test(steal_from_inside),
+      cmocka_unit_test(grow),
+      cmocka_unit_test(steal_ready),
+      cmocka_unit_test(steal),
+      cmocka_unit_test(callbacks),
+      cmocka_unit_test(wait_for_an_epoch),
+      cmocka_unit_test(wait_for_a_pending_free),
+      cmocka_unit_test(failure),
+      cmocka_unit_test(wait_past_a_capture),
+      cmocka_unit_test(reasons),
       cmocka_unit_test(nmalloc),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
