@@ -186,6 +186,13 @@ part_bench() {
   done
 }
 
+# PyTorch with gapless beside its own allocator; the wheel is one that `pip wheel . --no-deps -w .carry` has made.
+part_torch() {
+  python3 -c 'import torch' 2>/dev/null || { echo "no PyTorch" && skipped=$((skipped + 1)) && return; }
+  check wheel python3 -m pip install -q --no-index --no-deps --force-reinstall --disable-pip-version-check "$carry"/gapless-*.whl || return
+  check torch timeout 590 python3 bench/torch/figures.py --commit "$(commit)" --out "$out" ${TORCH_FIGURES:-}
+}
+
 # Recorded histories through the driver, beside the simulation; whole ones where .carry/traces has them.
 part_predict() {
   local folder=tests/data

@@ -1,8 +1,8 @@
 /* A spin lock for the hot path.
  *
- * Test-and-set with a plain-store release: one locked instruction a pair.  A waiter pauses longer and longer (some 30 us in
- * all), then yields, later it sleeps 50 us: an owner may be inside a driver call for milliseconds.  Nobody is first in line: a thread that takes the lock
- * again and again without need gives way, or those who sleep never find it free.
+ * Test-and-set with a plain-store release: one locked instruction a pair.  A waiter pauses longer and longer (some 100 us in all),
+ * then yields, later it sleeps 50 us: an owner may be inside a driver call for milliseconds.  Nobody is first in line: a thread
+ * that takes the lock again and again without need gives way, or those who sleep never find it free.
  * Order: a thread takes locks only in the order heap, device (strategy), lane, and then one inside a backend.  Several lane locks
  * at once are for the owner of the device lock alone. */
 #ifndef GAP_LOCK_H
@@ -28,8 +28,6 @@ static inline bool gap__trylock(struct gap__lock *lock) {
 }
 /* Tries for about `ms` milliseconds. */
 bool gap__lock_within(struct gap__lock *, unsigned ms);
-static inline void gap__unlock(struct gap__lock *lock) {
-  atomic_store_explicit(&lock->taken, 0, memory_order_release);
-}
+static inline void gap__unlock(struct gap__lock *lock) { atomic_store_explicit(&lock->taken, 0, memory_order_release); }
 
 #endif

@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""PyTorch with gapless beside PyTorch's own allocator on one card: bench/torch/figures.py [--part PART]... [--out FOLDER]
+
+Two processes take turns, one with each allocator, so that what warms up or drifts does so for both.  Parts:
+
+  latency    pairs, churn and threads below Python
+  workloads  six programs (workloads.py): native without a cap, gapless without one, gapless at 1.005 P; P is native's peak of active bytes
+             in the same round
+  bits       the same with deterministic algorithms: native twice, gapless at 1.005 P; equal results where native's two are
+  predicted  native's histories replayed without a GPU: driver calls and stalls at 1.005 P, beside those measured by `workloads`
+
+Every run is a line of FOLDER/torch.jsonl; --append keeps the lines that are there, so that rounds of several calls count together.
+The table (Markdown) goes to FOLDER/torch.md and standard output.  --table prints it from what is there and runs nothing.  The exit code
+is 1 when a figure is missed.
+"""
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+WORKLOADS = ("gnn", "prefetch_streams", "llama_sft", "diffusion_serve", "unet_multires", "rlhf")
+PARTS = ("latency", "workloads", "bits", "predicted")
+TIGHT = 1.005
+LAG_US = 2000
+SIDES = {"native": {}, "gapless": {"GAPLESS": "1"}}
+CAPS = {"pair of 512 B": 200, "churn of 2,000 live blocks": 300, "16 threads on one stream": 300}  # ns, at most
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
+    parser.add_argument("--only", action="append", choices=WORKLOADS, help="these workloads; default: all six")
+    parser.add_argument("--rounds", type=int, default=7, help="after a warm-up; the medians count; default: 7")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no round of a workload after so long")
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "torch-figures"), metavar="FOLDER")
+    parser.add_argument("--append", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--commit", default=commit_of_tree())
+    return parser.parse_args()
+
+
+def commit_of_tree():
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+# ---- the two processes ----
+
+class Side:
+    """A worker process with one of the allocators."""
+
+    def __init__(self, name, **variables):
+        read, write = os.pipe()
+        environment = dict(os.environ, **SIDES[name], **variables)
+        self.process = subprocess.Popen([sys.executable, os.path.join(HERE, "worker.py"), str(write)], stdin=subprocess.PIPE,
+                                        stdout=sys.stderr, pass_fds=(write,), env=environment, text=True)
+        os.close(write)
+        self.answers = os.fdopen(read)
+
+    def ask(self, do, **words):
+        self.process.stdin.write(json.dumps({"do": do, **words}) + "\n")
+        self.process.stdin.flush()
+        line = self.answers.readline()
+        if not line:
+            raise RuntimeError(f"the process ended: {self.process.wait()}")
+        answer = json.loads(line)
+        if "failed" in answer:
+            raise RuntimeError(answer["failed"])
+        return answer
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+class Pair:
+    """Both, for a with statement."""
+
+    def __init__(self, **variables):
+        self.variables = variables
+
+    def __enter__(self):
+        self.sides = {name: Side(name, **self.variables) for name in SIDES}
+        return self.sides
+
+    def __exit__(self, *_):
+        for side in self.sides.values():
+            side.close()
+
+
+class Rows:
+    """What was measured: a file of JSON lines, written as it comes."""
+
+    def __init__(self, args):
+        os.makedirs(args.out, exist_ok=True)
+        self.path = os.path.join(args.out, "torch.jsonl")
+        self.marks = {"commit": args.commit, "date": str(datetime.date.today())}
+        keep = (args.append or args.table) and os.path.exists(self.path)
+        self.all = [json.loads(line) for line in open(self.path, encoding="utf-8")] if keep else []
+        if not keep:
+            open(self.path, "w", encoding="utf-8").close()
+
+    def add(self, **row):
+        row.update(self.marks)
+        self.all.append(row)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def find(self, **wanted):
+        return [row for row in self.all if all(row.get(key) == value for key, value in wanted.items())]
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+# ---- the parts ----
+
+def measure_latency(args, rows):
+    with Pair() as sides:
+        for side in sides.values():
+            side.ask("latency")
+        for number in range(args.rounds):
+            for name, side in sides.items():
+                rows.add(part="latency", side=name, ns=side.ask("latency"))
+            say(f"latency: round {number + 1} of {args.rounds}")
+
+
+def play_round(sides, rows, name, part="workloads"):
+    """Native says what P is this time."""
+    native = sides["native"].ask("run", name=name)
+    peak = native["figures"]["active_bytes.all.peak"]
+    for side, mode, cap in (("native", "free", None), ("gapless", "free", None), ("gapless", "tight", int(TIGHT * peak))):
+        result = native if side == "native" else sides[side].ask("run", name=name, cap=cap)
+        rows.add(part=part, workload=name, side=side, mode=mode, cap=cap, peak=peak, **result)
+
+
+def measure_workloads(args, rows):
+    with Pair() as sides:
+        for name in args.only or WORKLOADS:
+            begun = time.monotonic()
+            play_round(sides, rows, name, "warm-up")
+            for number in range(args.rounds):
+                if time.monotonic() - begun > args.seconds:
+                    break
+                play_round(sides, rows, name)
+            say(f"{name}: {len(rows.find(part='workloads', workload=name, side='native'))} rounds in all, {time.monotonic() - begun:.0f} s")
+
+
+def measure_bits(args, rows):
+    with Pair(CUBLAS_WORKSPACE_CONFIG=":4096:8") as sides:
+        for name in args.only or WORKLOADS:
+            one, two = (sides["native"].ask("run", name=name, bits=True) for _ in range(2))
+            cap = int(TIGHT * max(one["figures"]["active_bytes.all.peak"], two["figures"]["active_bytes.all.peak"]))
+            ours = sides["gapless"].ask("run", name=name, bits=True, cap=cap)
+            rows.add(part="bits", workload=name, native=[one["digest"], two["digest"]], gapless=ours["digest"], ok=ours["ok"],
+                     error=ours["error"], cap=cap)
+            say(f"{name}: results compared")
+
+
+def replay(path, cap):
+    done = subprocess.run([sys.executable, "-m", "gapless", "replay", path, "--policy", "gapless", "--check", "off", "--json", "--quiet",
+                           "--lag", str(LAG_US), "--cap", str(cap)], capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[0])
+
+
+def measure_predicted(args, rows):
+    side = Side("native")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.only or WORKLOADS:
+            side.ask("run", name=name)
+            path = side.ask("record", name=name, path=os.path.join(folder, name + ".pickle"))["path"]
+            caps = [row["cap"] for row in rows.find(part="workloads", workload=name, mode="tight")]
+            found = replay(path, caps[-1] if caps else f"{TIGHT}xP")
+            rows.add(part="predicted", workload=name,
+                     **{key: found[key] for key in ("fitted", "driver_calls", "stalls", "cap_bytes", "peak_live_bytes", "driver_time_us",
+                                                    "background_time_us", "longest_call_us")})
+            say(f"{name}: recorded and replayed")
+    side.close()
+
+
+# ---- the table ----
+
+def whole(row):
+    return sum(row["seconds"])
+
+
+def second_half(row):
+    return sum(row["seconds"][len(row["seconds"]) // 2:])
+
+
+def spread(values):
+    """Of a side against itself: half the distance between the quartiles over the median."""
+    if len(values) < 4:
+        return (max(values) - min(values)) / 2 / statistics.median(values) if len(values) > 1 else 0.0
+    low, _, high = statistics.quantiles(values, n=4)
+    return (high - low) / 2 / statistics.median(values)
+
+
+class Table:
+    def __init__(self, rows):
+        self.rows, self.lines, self.missed = rows, [], []
+
+    def put(self, *cells):
+        self.lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+
+    def head(self, *cells):
+        self.lines.append("")
+        self.put(*cells)
+        self.put(*["---"] * len(cells))
+
+    def judge(self, met, what):
+        if not met:
+            self.missed.append(what)
+        return "" if met else " **missed**"
+
+
+def put_latency(table):
+    found = table.rows.find(part="latency")
+    if not found:
+        return
+    rounds = len(found) // 2
+    table.head(f"ns, median of {rounds}", "native", "gapless", "asked")
+    for what in found[0]["ns"]:
+        native, ours = (statistics.median(row["ns"][what] for row in found if row["side"] == side) for side in SIDES)
+        most = CAPS.get(what)
+        table.put(what, f"{native:.0f}", f"{ours:.0f}{table.judge(not most or ours <= most, what)}", most or "")
+
+
+def put_workload(table, name):
+    native = table.rows.find(part="workloads", workload=name, side="native")
+    free, tight = (table.rows.find(part="workloads", workload=name, side="gapless", mode=mode) for mode in ("free", "tight"))
+    if not native:
+        return
+    ran = all(row["ok"] for row in tight)
+    cells = [name, f"{statistics.median(row['peak'] for row in native) / 2**30:.2f}", len(native)]
+    held = {}
+    for side, found in (("native", native), ("free", free)):
+        held[side] = statistics.median(row["figures"]["reserved_bytes.all.peak"] / row["peak"] for row in found)
+    most = 1.15 if name == "prefetch_streams" else 1.05
+    cells += [f"{held['native']:.3f}", f"{held['free']:.3f}{table.judge(held['free'] < most + 0.0005, name + ' held')}"]
+    waits = sum(row["figures"]["num_sync_all_streams"] + row["figures"]["num_alloc_retries"] for row in tight)
+    cells.append((f"{sum(row['ok'] for row in tight)} of {len(tight)}, {waits} device-wide stalls")
+                 + table.judge(ran and not waits, name + " at 1.005 P"))
+    for asked, found, measure, what in ((1.00, free, whole, "free"), (0.97, tight, whole, "tight"), (0.99, tight, second_half, "2nd half")):
+        noise = spread([measure(row) for row in native])
+        speed = statistics.median(map(measure, native)) / statistics.median(map(measure, found))
+        least = max(asked - noise, 0.98 if asked == 1.00 else 0)
+        cells.append(f"{speed:.3f} ± {noise:.3f}{table.judge(speed >= least, f'{name} speed, {what}')}")
+    table.put(*cells)
+
+
+def put_workloads(table):
+    if not table.rows.find(part="workloads"):
+        return
+    table.head("workload", "P, GiB", "rounds", "native held / P", "gapless held / P (1.05; streams 1.15)", "runs at 1.005 P",
+               "speed without a cap (1.00)", "at 1.005 P (0.97)", "its second half (0.99)")
+    for name in WORKLOADS:
+        put_workload(table, name)
+
+
+def put_bits(table):
+    found = table.rows.find(part="bits")
+    if not found:
+        return
+    table.head("workload", "results with deterministic algorithms, at 1.005 P")
+    for row in found:
+        agree = row["native"][0] == row["native"][1]
+        same = row["ok"] and row["gapless"] == row["native"][0]
+        words = "native differs from itself" if not agree else "identical bits" if same else row["error"] or "different"
+        table.put(row["workload"], words + table.judge(same or not agree, row["workload"] + " bits"))
+
+
+def put_predicted(table):
+    found = table.rows.find(part="predicted")
+    if not found:
+        return
+    table.head("workload, 1.005 P", "driver calls: predicted / measured", "stalls: predicted / measured")
+    for row in found:
+        runs = table.rows.find(part="workloads", workload=row["workload"], mode="tight")
+        if not runs:
+            continue
+        calls, stalls = (statistics.median(run["figures"][key] for run in runs) for key in ("driver_calls", "stalls"))
+        near = abs(calls / row["driver_calls"] - 1) <= 0.2
+        few = abs(stalls - row["stalls"]) <= max(5, 0.2 * row["stalls"])  # of fewer a share means nothing
+        table.put(row["workload"], f"{row['driver_calls']:,} / {calls:,.0f}{table.judge(near, row['workload'] + ' calls')}",
+                  f"{row['stalls']} / {stalls:.0f}{table.judge(few, row['workload'] + ' stalls')}")
+
+
+def write_table(args, rows):
+    table = Table(rows)
+    for put in (put_latency, put_workloads, put_bits, put_predicted):
+        put(table)
+    commits = sorted({row["commit"] for row in rows.all})
+    head = f"PyTorch with gapless beside its own allocator, in turns; commit {', '.join(commits)}\n"
+    text = head + "\n".join(table.lines) + f"\n\nMissed: {', '.join(table.missed) or 'nothing'}\n"
+    with open(os.path.join(args.out, "torch.md"), "w", encoding="utf-8") as file:
+        file.write(text)
+    return text, bool(table.missed)
+
+
+def main():
+    args = arguments()
+    rows = Rows(args)
+    measures = {"latency": measure_latency, "workloads": measure_workloads, "bits": measure_bits, "predicted": measure_predicted}
+    failed = False
+    for part in [] if args.table else args.part or PARTS:
+        try:
+            measures[part](args, rows)
+        except RuntimeError as error:
+            say(f"{part}: {error}")
+            failed = True
+        write_table(args, rows)  # after each: a run that is cut short loses nothing
+    text, missed = write_table(args, rows)
+    print(text)
+    return failed or missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
