@@ -155,7 +155,7 @@ static int measure_window(struct gap__measure *measure) {
   struct course course;
   double stuck = 0;
   follow(measure, &course);
-  measure->tells_driver = subject->honest.has_segments || course.driver_events > 0;
+  measure->tells_driver = gap__history_tells_driver(subject->history, subject->device);
   set_memory(measure, &course);
   set_events(measure, &course);
   bool has_stuck = measure->step < 0 && subject->honest.has_segments;

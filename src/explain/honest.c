@@ -119,6 +119,7 @@ int gap__honest_find(const struct gap__history *history, uint32_t device, const 
                      struct gap__honest *honest) {
   *honest = (struct gap__honest){.has_settings = history->settings.present};
   look_at_events(&history->devices[device], honest);
+  honest->tells_driver = !honest->has_events || gap__history_tells_driver(history, device);
   for (uint32_t i = 0; i < lives->count; i++) {
     honest->lives_before += lives->at[i].before;
     honest->has_stacks |= lives->at[i].stack != 0;

@@ -54,7 +54,7 @@ static void find_target(struct gap__subject *subject) {
   bounds->is_other_card = subject->options.card_bytes && subject->options.card_bytes != bounds->total;
   if (!subject->options.cap_bytes && bounds->is_other_card)
     bounds->target = room_below(subject->options.card_bytes, GAP__CARD_CONTEXT_BYTES);
-  if (bounds->target || !subject->refusal.recorded) return;
+  if (bounds->target || !subject->refusal.recorded || !subject->honest.tells_driver) return;
   bounds->is_inferred = true;
   bounds->target = (subject->figures.held + subject->refusal.obtainable) / (2 * MIB) * (2 * MIB);
 }
@@ -122,15 +122,17 @@ void gap__verdict_find(struct gap__subject *subject) {
   find_target(subject);
   find_largest(subject);
   if (subject->honest.contradictions) subject->verdict = GAP_EXPLAIN_CONTRADICTORY;
+  else if (!subject->honest.tells_driver && !(subject->refusal.request && is_absurd(subject)))
+    subject->verdict = GAP_EXPLAIN_UNKNOWN;
   else subject->verdict = subject->refusal.request ? judge_request(subject) : judge_state(subject);
 }
 
 /* ---- in words ------------------------------------------------------------------------------------------------------ */
 
 const char *gap_explain_verdict_name(gap_explain_verdict verdict) {
-  static const char *const names[GAP_EXPLAIN_VERDICT_COUNT] = {"fits",   "full",    "fragmented",   "pool",
-                                                               "stream", "pending", "neighbour",    "context",
-                                                               "limit",  "absurd",  "contradictory"};
+  static const char *const names[GAP_EXPLAIN_VERDICT_COUNT] = {"fits",   "full",    "fragmented",    "pool",
+                                                               "stream", "pending", "neighbour",     "context",
+                                                               "limit",  "absurd",  "contradictory", "unknown"};
   return (unsigned)verdict < GAP_EXPLAIN_VERDICT_COUNT ? names[verdict] : "unknown";
 }
 
@@ -274,8 +276,29 @@ static void say_state(const struct gap__subject *subject, struct gap__text *text
   }
 }
 
+static uint64_t live_before(const struct gap__subject *subject, uint32_t event) {
+  const struct gap__hist_device *from = &subject->history->devices[subject->device];
+  int64_t live = gap__lives_at_start(&subject->lives);
+  for (uint32_t i = 0; i < event; i++) live += gap__lives_change(&subject->lives, &from->events[i], i);
+  return (uint64_t)(live > 0 ? live : 0);
+}
+
+static void say_unknown(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__refusal *refusal = &subject->refusal;
+  if (refusal->recorded)
+    gap__text_add(text, "%s were asked at event %s and refused, while %s were live. ", GAP__SIZE(refusal->request),
+                  GAP__COUNT(refusal->event), GAP__SIZE(live_before(subject, refusal->event)));
+  gap__text_add(
+      text, "The file records what a program asked for, not what was taken from the driver for it: whether memory was "
+            "full or in pieces it does not tell. What each allocator would need is told by replay.");
+}
+
 void gap__verdict_say(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__figures *figures = &subject->figures;
+  if (subject->verdict == GAP_EXPLAIN_UNKNOWN) {
+    say_unknown(subject, text);
+    return;
+  }
   if (subject->verdict == GAP_EXPLAIN_CONTRADICTORY) {
     gap__text_add(
         text, "The file contradicts itself in %" PRIu32 " place%s, so no figure below is more than what it says. %s",

@@ -280,8 +280,8 @@ static void is_complete(const struct gap__subject *subject, struct gap__text *te
         "%s blocks are older than its %s events. Sums at the end are exact, the peak is that of the part recorded.",
         GAP__COUNT(honest->lives_before), GAP__COUNT(from->event_count));
   else
-    gap__text_add(text, "Yes: %s events from the first allocation on%s, and they agree with the segments at the end.",
-                  GAP__COUNT(from->event_count), honest->has_segments ? "" : " (no segments are listed)");
+    gap__text_add(text, "Yes: %s events from the first allocation on%s.", GAP__COUNT(from->event_count),
+                  honest->has_segments ? ", and they agree with the segments at the end" : " (no segments are listed)");
   if (honest->has_events && !honest->has_stacks)
     gap__text_add(text, " It has no stacks: record with stacks to see call sites.");
   if (subject->history->unknown_actions)
@@ -292,26 +292,29 @@ static void is_complete(const struct gap__subject *subject, struct gap__text *te
 static const struct {
   const char *title;
   answer_fn *answer;
+  bool needs_driver; /* of what was taken from it */
 } questions[GAP__QUESTIONS] = {
-    {"Why was it refused?", refused},
-    {"In pieces, or full?", pieces_or_full},
-    {"How much in one piece, and what is in the way?", one_piece},
-    {"Who else is on the card?", who_else},
-    {"Which options are in force?", options_in_force},
-    {"Would an option help?", would_help},
-    {"Why now and not earlier?", why_now},
-    {"What grows, and where?", what_grows},
-    {"Why is it still taken after it was freed?", still_taken},
-    {"Why is one card worse than the others?", one_card_worse},
-    {"What is in graphs and other private pools?", private_pools},
-    {"Why does something smaller fail?", smaller_failed},
-    {"Why is it slow near the limit?", slow_near_limit},
-    {"Does this machine support it?", this_machine},
-    {"Is the file complete?", is_complete},
+    {"Why was it refused?", refused, true},
+    {"In pieces, or full?", pieces_or_full, true},
+    {"How much in one piece, and what is in the way?", one_piece, true},
+    {"Who else is on the card?", who_else, true},
+    {"Which options are in force?", options_in_force, false},
+    {"Would an option help?", would_help, false},
+    {"Why now and not earlier?", why_now, false},
+    {"What grows, and where?", what_grows, false},
+    {"Why is it still taken after it was freed?", still_taken, true},
+    {"Why is one card worse than the others?", one_card_worse, false},
+    {"What is in graphs and other private pools?", private_pools, false},
+    {"Why does something smaller fail?", smaller_failed, true},
+    {"Why is it slow near the limit?", slow_near_limit, false},
+    {"Does this machine support it?", this_machine, false},
+    {"Is the file complete?", is_complete, false},
 };
 
 const char *gap__words_question(uint32_t index) { return questions[index].title; }
 
 void gap__words_answer(const struct gap__subject *subject, uint32_t index, struct gap__text *text) {
-  questions[index].answer(subject, text);
+  if (questions[index].needs_driver && !subject->honest.tells_driver)
+    gap__text_add(text, "The file does not say: it is a log of requests, without what was taken from the driver.");
+  else questions[index].answer(subject, text);
 }

@@ -5,6 +5,7 @@
 #include "gapless/plan.h"
 #include "plan/clock.h"
 #include "trace/history.h"
+#include "trace/input.h"
 
 struct gap__plan_entry {
   uint64_t bytes, align, offset; /* align: 1 in a plan that was read */
@@ -22,8 +23,8 @@ struct gap_plan {
 
 /* What to place: entries without offsets.  `message` as the readers of src/trace have it.  GAP_EINVAL as gap_plan_make. */
 int gap__plan_from_history(const struct gap__history *, const gap_plan_options *, struct gap_plan *, char **message);
-/* Lines `id,lower,upper,size[,alignment]` in any order of columns, named by the first line; upper is exclusive. */
-int gap__plan_from_csv(const char *text, size_t bytes, struct gap_plan *, char **message);
+/* MiniMalloc's CSV form: see minimalloc.h. */
+int gap__plan_from_csv(struct gap__input *, struct gap_plan *, char **message);
 
 /* Gives every entry an offset and fills the info. */
 int gap__plan_place(struct gap_plan *, uint64_t capacity_bytes, const struct gap__plan_clock *, char **message);

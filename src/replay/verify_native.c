@@ -525,6 +525,8 @@ static int not_verifiable(const struct gap__history *history, uint32_t device, s
   const struct gap__hist_device *recorded = &history->devices[device];
   const char *why = NULL;
   if (history->by_gapless) why = "the strategy gapless made its events, and no policy of PyTorch's";
+  else if (!gap__history_tells_driver(history, device))
+    why = "the file does not say what was taken from the driver: there is nothing to compare";
   else if (begins_late(history, device)) why = "the history is wrapped: it does not begin where the allocator began";
   if (recorded->event_count >= UINT32_MAX) why = "the history has more than 4 billion events";
   if (!why) return 0;

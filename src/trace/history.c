@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "gapless/gapless.h"
+#include "trace/formats.h"
 #include "trace/input.h"
 #include "trace/message.h"
-#include "trace/policy_json.h"
 #include "trace/pools.h"
-#include "trace/recording.h"
-#include "trace/snapshot.h"
 
 const char *gap__action_name(enum gap__action action) {
   static const char *const names[GAP__ACT_COUNT] = {"alloc",         "free_requested", "free_completed",
@@ -18,29 +16,22 @@ const char *gap__action_name(enum gap__action action) {
   return (unsigned)action < GAP__ACT_COUNT ? names[action] : "unknown";
 }
 
-/* A policy file is a JSON object; white space may come first. */
-static bool looks_like_json(const struct gap__input *input) {
-  const unsigned char *at = input->next;
-  while (at < input->end && strchr(" \t\r\n", *at) && *at) at++;
-  return at < input->end && *at == '{';
-}
-
-/* A recording says itself which pool an event belongs to. */
-static int complete(struct gap__history *history, bool is_recording, const char *path, char **message) {
+/* Formats that do not say which pool an event belongs to leave it to the segments. */
+static int complete(struct gap__history *history, const char *path, char **message) {
+  bool tells_pools = gap__format_at(history->format)->tells_pools;
   history->path = strdup(path);
   if (!history->settings_text) history->settings_text = strdup("");
-  bool lacks = !history->path || !history->settings_text || (!is_recording && gap__pools_assign(history));
+  bool lacks = !history->path || !history->settings_text || (!tells_pools && gap__pools_assign(history));
   if (lacks || gap__history_find_wrapped(history)) return gap__message_set(message, GAP_ENOMETA, "out of host memory");
   return 0;
 }
 
 static int read_opened(struct gap__input *input, const char *path, struct gap__history **out, char **message) {
-  bool is_recording = gap__recording_is(input);
-  int rc = is_recording             ? gap__recording_read(input, out, message)
-           : looks_like_json(input) ? gap__policy_json_read(input, out, message)
-                                    : gap__snapshot_read(input, false, out, message);
+  uint32_t format = gap__format_of_input(input);
+  int rc = gap__format_at(format)->read(input, out, message);
+  if (!rc) (*out)->format = format;
   if (!rc) rc = gap__input_drain(input, message);
-  if (!rc) rc = complete(*out, is_recording, path, message);
+  if (!rc) rc = complete(*out, path, message);
   if (rc) {
     gap__history_free(*out);
     *out = NULL;
@@ -73,6 +64,7 @@ void gap__history_shift_times(struct gap__history *history) {
     if (history->devices[i].event_count && history->devices[i].events[0].time_us < first)
       first = history->devices[i].events[0].time_us;
   if (first == INT64_MAX || first == 0) return;
+  history->time_base_us += first;
   for (uint32_t i = 0; i < history->device_count; i++)
     for (uint64_t j = 0; j < history->devices[i].event_count; j++) history->devices[i].events[j].time_us -= first;
   for (uint32_t i = 0; i < history->annotation_count; i++) history->annotations[i].time_us -= first;

@@ -96,6 +96,7 @@ struct gap__hist_settings { /* known only where `present` */
 
 struct gap__history {
   char *path;
+  uint32_t format;                  /* row of the table of formats */
   struct gap__hist_device *devices; /* index = device ordinal; devices without events have event_count 0 */
   uint32_t device_count;
   struct gap__hist_segment *segments;
@@ -114,7 +115,8 @@ struct gap__history {
   uint32_t annotation_count;
   char *text; /* NUL-terminated strings, interned */
   uint64_t text_bytes;
-  char *settings_text; /* the PYTORCH_CUDA_ALLOC_CONF string, "" if none */
+  int64_t time_base_us; /* of the first event, since 1970 (of logs: since midnight); 0 unknown */
+  char *settings_text;  /* the PYTORCH_CUDA_ALLOC_CONF string, "" if none */
   struct gap__hist_settings settings;
   /* Only the policy JSON form has these: */
   double memory_fraction; /* `frac`; 0 = unknown */
@@ -132,8 +134,8 @@ struct gap__history {
   struct gap__hist_event *event_storage; /* what devices[].events point into */
 };
 
-/* Reads a snapshot pickle (protocols 2 to 5), gapless's own trace or the policy JSON form, plain or .gz .xz .zst (by content,
- * not by name).
+/* Reads a snapshot pickle (protocols 2 to 5), gapless's own trace, the policy JSON form, an RMM log or MiniMalloc's CSV form (formats.h),
+ * plain or .gz .xz .zst (by content, not by name).
  * `path` "-" is standard input.  On an error *message (malloc'ed, never NULL then) says what is wrong and at which byte.
  * Returns 0 or GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA.  `progress` may be NULL; called with bytes read so far. */
 typedef void gap__progress(void *arg, uint64_t done, uint64_t total);
@@ -141,9 +143,12 @@ int gap__history_read(const char *path, gap__progress *progress, void *arg, stru
 /* The same from memory; `path` of the history is then "". */
 int gap__history_read_memory(const void *bytes, size_t count, struct gap__history **out, char **message);
 void gap__history_free(struct gap__history *); /* NULL does nothing */
-/* For readers: from here on times count from the earliest first event of any device. */
+/* For readers: from here on times, and their base, count from the earliest first event of any device. */
 void gap__history_shift_times(struct gap__history *);
 const char *gap__action_name(enum gap__action);
+
+/* Does the history say anything about what the allocator took from the driver?  Snapshots do, logs of requests do not. */
+bool gap__history_tells_driver(const struct gap__history *, uint32_t device);
 
 /* Checks a history against itself, device by device: allocs over live blocks, frees of what is not live (tolerated at the
  * start of a wrapped ring), sizes that differ between alloc and free, negative time.  0, or GAP_EFORMAT with the first

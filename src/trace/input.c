@@ -95,6 +95,12 @@ static int add_some(struct gap__input *input, char **message) {
   return decode_some(input, message);
 }
 
+static int check_length(const struct gap__input *input, char **message) {
+  if (end_position(input) <= GAP__INPUT_BYTES_MAX) return 0;
+  return gap__message_set(message, GAP_ELIMIT, "byte %llu: more than 16 GiB after decompression",
+                          (unsigned long long)GAP__INPUT_BYTES_MAX);
+}
+
 int gap__input_fill(struct gap__input *input, char **message) {
   if (input->at_end) return 0;
   slide(input);
@@ -102,10 +108,7 @@ int gap__input_fill(struct gap__input *input, char **message) {
     int rc = add_some(input, message);
     if (rc) return rc;
   }
-  if (end_position(input) > GAP__INPUT_BYTES_MAX)
-    return gap__message_set(message, GAP_ELIMIT, "byte %llu: more than 16 GiB after decompression",
-                            (unsigned long long)GAP__INPUT_BYTES_MAX);
-  return 0;
+  return check_length(input, message);
 }
 
 int gap__input_take(struct gap__input *input, void *to, size_t count, size_t *got, char **message) {
@@ -124,6 +127,34 @@ int gap__input_take(struct gap__input *input, void *to, size_t count, size_t *go
     input->next += want;
     *got += want;
   }
+  return 0;
+}
+
+/* Until the window has a whole line, or what is left of the stream. */
+static int fill_line(struct gap__input *input, size_t *length, char **message) {
+  for (;;) {
+    size_t there = (size_t)(input->end - input->next);
+    const unsigned char *stop = there ? memchr(input->next, '\n', there) : NULL;
+    *length = stop ? (size_t)(stop - input->next) : there;
+    if (*length > GAP__INPUT_LINE_MAX)
+      return gap__message_set(message, GAP_EFORMAT, "byte %llu: a line of more than %d bytes",
+                              (unsigned long long)gap__input_position(input), GAP__INPUT_LINE_MAX);
+    if (stop || input->at_end) return 0;
+    slide(input);
+    int rc = add_some(input, message);
+    if (!rc) rc = check_length(input, message);
+    if (rc) return rc;
+  }
+}
+
+int gap__input_line(struct gap__input *input, const char **line, size_t *length, char **message) {
+  size_t whole = 0;
+  *line = NULL;
+  int rc = fill_line(input, &whole, message);
+  if (rc || input->next == input->end) return rc;
+  *line = (const char *)input->next;
+  *length = whole && input->next[whole - 1] == '\r' ? whole - 1 : whole;
+  input->next += input->next + whole < input->end ? whole + 1 : whole;
   return 0;
 }
 

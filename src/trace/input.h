@@ -14,6 +14,7 @@
 
 #define GAP__INPUT_SLACK 512                      /* bytes */
 #define GAP__INPUT_WINDOW ((size_t)256 << 10)     /* bytes, the window and the compressed side each */
+#define GAP__INPUT_LINE_MAX (64 << 10)            /* bytes; a part of the window */
 #define GAP__INPUT_BYTES_MAX ((uint64_t)16 << 30) /* bytes after decompression: a limit against bombs */
 
 struct gap__input {
@@ -45,6 +46,9 @@ void gap__input_close(struct gap__input *);
 int gap__input_fill(struct gap__input *, char **message);
 /* Copies up to `count` bytes and moves on; *got is less only at the end. */
 int gap__input_take(struct gap__input *, void *to, size_t count, size_t *got, char **message);
+/* The next line without its end (\n, \r\n), in place: good until the next call.  At the end *line is NULL.  Also GAP_EFORMAT for a line longer
+ * than GAP__INPUT_LINE_MAX. */
+int gap__input_line(struct gap__input *, const char **line, size_t *length, char **message);
 /* Reads to the end, so that a compressed file's own checksums are verified. */
 int gap__input_drain(struct gap__input *, char **message);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gapless/gapless.h"
+#include "trace/builder.h"
 #include "trace/message.h"
 
 /* What the builder functions share. */
@@ -158,10 +159,11 @@ static int add_segments(struct build *build, const json_t *rows) {
 
 /* ---- the rest ------------------------------------------------------------------------------------------------------ */
 
-static void add_facts(struct gap__history *history, const json_t *root) {
+static int add_facts(struct build *build, const json_t *root) {
+  struct gap__history *history = build->history;
   const json_t *stats = json_object_get(root, "stats");
   const char *conf = json_string_value(json_object_get(root, "conf"));
-  if (conf) history->settings_text = strdup(conf);
+  if (conf && !(history->settings_text = strdup(conf))) return no_memory(build);
   history->memory_fraction = json_number_value(json_object_get(root, "frac"));
   to_u64(json_object_get(root, "total"), &history->total_bytes);
   history->has_stats = json_is_object(stats);
@@ -169,20 +171,15 @@ static void add_facts(struct gap__history *history, const json_t *root) {
   to_u64(json_object_get(stats, "reserved_bytes.all.current"), &history->stat_reserved_current);
   to_u64(json_object_get(stats, "num_alloc_retries"), &history->stat_alloc_retries);
   to_u64(json_object_get(stats, "num_ooms"), &history->stat_ooms);
+  return 0;
 }
 
 static int build_all(struct build *build, const json_t *root) {
   struct gap__history *history = build->history;
-  history->devices = calloc(1, sizeof *history->devices);
-  history->stacks = calloc(1, sizeof *history->stacks);
-  history->text = calloc(1, 1);
-  if (!history->devices || !history->stacks || !history->text) return no_memory(build);
-  history->device_count = history->stack_count = 1;
-  history->text_bytes = 1;
+  if (gap__history_begin(history)) return no_memory(build);
   int rc = add_trace(build, json_object_get(root, "trace"));
   if (!rc) rc = add_segments(build, json_object_get(root, "segments"));
-  if (!rc) add_facts(history, root);
-  return rc;
+  return rc ? rc : add_facts(build, root);
 }
 
 /* ---- input --------------------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "gapless/gapless.h"
 
 /* A final segment that belongs to a pool. */
@@ -143,14 +144,44 @@ static int made_what_remains(const struct gap__history *history, uint32_t device
   return rc;
 }
 
+bool gap__history_tells_driver(const struct gap__history *history, uint32_t device) {
+  const struct gap__hist_device *from = &history->devices[device];
+  for (uint64_t i = 0; i < history->segment_count; i++)
+    if ((uint32_t)history->segments[i].device == device) return true;
+  for (uint64_t i = 0; i < from->event_count; i++)
+    if (makes_memory(&from->events[i]) || drops_memory(&from->events[i])) return true;
+  return false;
+}
+
+/* Of a log of requests alone: is a block freed that it did not allocate? */
+static int frees_are_known(const struct gap__hist_device *device, bool *answer) {
+  struct gap__map met = {0};
+  int rc = 0;
+  *answer = true;
+  for (uint64_t i = 0; !rc && *answer && i < device->event_count; i++) {
+    const struct gap__hist_event *event = &device->events[i];
+    if (event->action == GAP__ACT_ALLOC) rc = gap__map_put(&met, event->addr, 1);
+    else if (has_address(event) && !gap__map_get(&met, event->addr, NULL)) *answer = false;
+  }
+  gap__map_free(&met);
+  return rc;
+}
+
+static int is_whole(const struct gap__history *history, uint32_t device, bool *answer) {
+  bool begins = true;
+  if (!gap__history_tells_driver(history, device)) return frees_are_known(&history->devices[device], answer);
+  int rc = begins_with_memory(&history->devices[device], &begins);
+  *answer = begins;
+  return rc || !begins ? rc : made_what_remains(history, device, answer);
+}
+
 int gap__history_find_wrapped(struct gap__history *history) {
   int rc = 0;
   for (uint32_t i = 0; !rc && i < history->device_count; i++) {
-    bool begins = true, remains = true;
+    bool whole = true;
     if (history->devices[i].event_count == 0) continue;
-    rc = begins_with_memory(&history->devices[i], &begins);
-    if (!rc && begins) rc = made_what_remains(history, i, &remains);
-    history->devices[i].wrapped = !begins || !remains;
+    rc = is_whole(history, i, &whole);
+    history->devices[i].wrapped = !whole;
   }
   return rc;
 }

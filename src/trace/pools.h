@@ -8,7 +8,7 @@
  * the segment came into being.  0 or GAP_ENOMETA. */
 int gap__pools_assign(struct gap__history *);
 /* Sets `wrapped` of each device: true where an event or a final segment lies in memory whose making was not
- * recorded.  0 or GAP_ENOMETA. */
+ * recorded; in a log without segments, where a block is freed that was not allocated.  0 or GAP_ENOMETA. */
 int gap__history_find_wrapped(struct gap__history *);
 
 #endif

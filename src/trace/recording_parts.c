@@ -6,6 +6,7 @@
 #include "trace/recording_get.h"
 
 enum { TICK_NS_MAX = 1000000000 };
+#define ORIGIN_US_MAX ((uint64_t)1 << 60)
 
 static int read_header(struct gap__recording *r) {
   struct gap__history *history = r->history;
@@ -15,7 +16,8 @@ static int read_header(struct gap__recording *r) {
     return gap__message_set(r->message, GAP_EFORMAT, "a trace of version %llu, which this gapless does not know",
                             (unsigned long long)number);
   r->tick_ns = gap__recording_upto(r, TICK_NS_MAX);
-  gap__recording_number(r); /* when it began */
+  uint64_t origin_us = gap__recording_number(r);
+  history->time_base_us = origin_us < ORIGIN_US_MAX ? (int64_t)origin_us : 0;
   history->process = gap__recording_number(r);
   history->by_gapless = gap__recording_number(r) & GAP__HEADER_BY_GAPLESS;
   int rc = gap__recording_text(r, &history->program);

@@ -176,12 +176,14 @@ static int write_all(struct author *author) {
 int gap__history_record(const struct gap__history *history, gap__record_sink *sink, void *arg) {
   struct author author = {.history = history, .writer = malloc(sizeof *author.writer)};
   if (!author.writer) return GAP_ENOMETA;
-  const struct gap__record_header header = {.tick_ns = TICK_NS,
-                                            .process = history->process,
-                                            .by_gapless = history->by_gapless,
-                                            .program = text_at(&author, history->program),
-                                            .version = gap_version(),
-                                            .settings = history->settings_text};
+  const struct gap__record_header header = {
+      .tick_ns = TICK_NS,
+      .origin_us = history->time_base_us > 0 ? (uint64_t)history->time_base_us : 0,
+      .process = history->process,
+      .by_gapless = history->by_gapless,
+      .program = text_at(&author, history->program),
+      .version = gap_version(),
+      .settings = history->settings_text};
   int rc = gap__record_begin(author.writer, sink, arg, &header);
   if (!rc) rc = write_all(&author);
   if (!rc) rc = gap__record_end(author.writer);

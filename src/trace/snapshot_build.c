@@ -295,12 +295,24 @@ static int get_max_split(struct gap__snapshot *snapshot, gap__value dict, int64_
   return rc;
 }
 
+/* More than the string that they were given as. */
+static bool has_values(const struct gap__snapshot *snapshot, gap__value dict) {
+  static const uint32_t keys[] = {GAP__WORD_EXPANDABLE_SEGMENTS, GAP__WORD_MAX_SPLIT_SIZE, GAP__WORD_GC_THRESHOLD,
+                                  GAP__WORD_ROUNDUP};
+  gap__value value;
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (gap__snapshot_get(snapshot, dict, keys[i], &value)) return true;
+  return false;
+}
+
 static int build_settings(struct gap__snapshot *snapshot, gap__value dict, struct gap__history *history) {
   struct gap__hist_settings *settings = &history->settings;
   gap__value value;
-  settings->present = true;
-  if (gap__snapshot_get(snapshot, dict, GAP__WORD_CONF, &value) && gap__value_tag(value) == GAP__TAG_STRING)
+  settings->present = has_values(snapshot, dict);
+  if (gap__snapshot_get(snapshot, dict, GAP__WORD_CONF, &value) && gap__value_tag(value) == GAP__TAG_STRING) {
     history->settings_text = strdup(gap__strings_text(&snapshot->pickle.strings, gap__value_index(value)));
+    if (!history->settings_text) return gap__unpickle_fail(&snapshot->pickle, GAP_ENOMETA, "out of host memory");
+  }
   if (gap__snapshot_get(snapshot, dict, GAP__WORD_EXPANDABLE_SEGMENTS, &value))
     settings->expandable_segments = value == gap__value_of(GAP__TAG_BOOL, 1);
   if (gap__snapshot_get(snapshot, dict, GAP__WORD_GC_THRESHOLD, &value) &&
@@ -387,6 +399,7 @@ int gap__snapshot_build(struct gap__snapshot *snapshot, gap__value root, struct 
   history->pool_count = 1;
   if (!rc) rc = build_parts(snapshot, root, history);
   if (rc) return rc;
+  history->time_base_us = snapshot->time_base;
   gap__history_shift_times(history);
   hand_over(snapshot, history);
   return 0;

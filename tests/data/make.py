@@ -159,6 +159,23 @@ def training():
             "external_annotations": marks}
 
 
+def rmm_log():
+    """A log of two threads whose lines do not come in the order of their times, over midnight; a request of no bytes, a refused one, a
+    second head, as where logs were joined, and the older form of times."""
+    lines = ["Thread,Time,Action,Pointer,Size,Stream",
+             "101,23:59:58.999999,allocate,0x7f0000000000,1048576,0x0",
+             "102,23:59:59.000500,allocate,0x7f0000100000,300,0x7f8a38001020",
+             "101,23:59:59.000400,allocate,0x7f0000200000,4096,0x0",
+             "101,23:59:59.000600,allocate,(nil),0,0x0",
+             "101,23:59:59.000700,free,(nil),0,0x0",
+             "101,00:00:00.000001,free,0x7f0000000000,1048576,0x0",
+             "102,00:00:01:000002,allocate failure,(nil),42949672960,0x7f8a38001020",
+             "Thread,Time,Action,Pointer,Size,Stream",
+             "102,00:00:02.5,allocate,0x7f0000000000,512,2",
+             "102,00:00:03.000000,deallocate,0x7f0000100000,300,0x7f8a38001020"]
+    return ("\r\n".join(lines) + "\n").encode()
+
+
 class ItemWise(pickle._Pickler):
     """Fills dicts and lists one item at a time (SETITEM, APPEND), as other picklers do."""
 
@@ -212,6 +229,15 @@ def main():
     put(made, "small.pickle.zst", b"".join(zstd))
     put(made, "small.item_wise.pickle", item_wise(small()))
     put(made, "old_layout.pickle", pickle.dumps(old_layout(), 3))
+    put(made, "small.rmm.csv", rmm_log())
+    logs = os.path.join("..", "fuzz", "corpus", "rmm")
+    put(logs, "small", rmm_log())
+    put(logs, "no_head", b"1979932,14:21:19.998533,allocate,0x30a000000,256,0x2\n1980043,14:21:32.661875,free,0x30a000000,256,0x2\n")
+    put(logs, "seconds", b"Pointer,Size,Action,Time\n0x1000,7,allocate,1634567890.123456\n0x1000,7,free,1634567891\n")
+    put(logs, "gzip", gzip.compress(rmm_log(), mtime=0))
+    put(logs, "late_free", b"Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.0,free,0x1000,7,0x0\n")
+    put(seeds, "rmm", rmm_log())
+    put(seeds, "minimalloc", b"id,lower,upper,size\n0,0,3,4\n1,3,9,4\n2,0,9,600\n")
     put(made, "training.pickle", pickle.dumps(training(), 4))
     for target in ("explain", "compare"):
         corpus = os.path.join("..", "fuzz", "corpus", target)

@@ -49,9 +49,14 @@ static void read_csv(const uint8_t *data, size_t bytes) {
   struct gap_plan plan = {0};
   struct gap__plan_clock clock = {.start_ms = gap__plan_now_ms(), .limit_ms = 20};
   char *message = NULL;
+  struct gap__input input;
   unsigned char *file;
   size_t length;
-  if (gap__plan_from_csv((const char *)data, bytes, &plan, &message) == 0 && plan.count <= BLOCKS_MAX &&
+  if (gap__input_open_memory(&input, data, bytes, &message)) {
+    free(message);
+    return;
+  }
+  if (gap__plan_from_csv(&input, &plan, &message) == 0 && plan.count <= BLOCKS_MAX &&
       gap__plan_place(&plan, 0, &clock, &message) == 0) {
     check_plan(&plan);
     FUZZ_CHECK(gap__plan_encode(&plan, &file, &length) == 0);
@@ -60,6 +65,7 @@ static void read_csv(const uint8_t *data, size_t bytes) {
   }
   gap__plan_release(&plan);
   free(message);
+  gap__input_close(&input);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "conf/conf.h"
+#include "gapless/convert.h"
 #include "gapless/tools.h"
 #include "support/fault.h"
 
@@ -48,6 +49,20 @@ static void replay_with(enum gap_policy policy, const char *name, struct outcome
   if (!out->rc) out->figure = result.peak_live_bytes;
   gap_history_close(history);
 }
+
+static void convert_to(const char *format, const char *name, struct outcome *out) {
+  gap_convert_options options;
+  gap_convert_result result;
+  gap_convert_defaults(&options);
+  options.to = format;
+  out->rc = gap_convert(path_of(name), "/dev/null", &options, &result, out->message, sizeof out->message);
+  if (!out->rc) out->figure = result.bytes;
+}
+
+static void to_pickle(const char *name, struct outcome *out) { convert_to("pickle", name, out); }
+static void to_rmm(const char *name, struct outcome *out) { convert_to("rmm", name, out); }
+static void to_minimalloc(const char *name, struct outcome *out) { convert_to("minimalloc", name, out); }
+static void to_perfetto(const char *name, struct outcome *out) { convert_to("perfetto", name, out); }
 
 static void replay_gapless(const char *name, struct outcome *out) { replay_with(GAP_POLICY_GAPLESS, name, out); }
 static void replay_native(const char *name, struct outcome *out) { replay_with(GAP_POLICY_NATIVE, name, out); }
@@ -105,8 +120,17 @@ static void readers(void **state) {
   (void)state;
   static const char *const names[] = {"made/small.5.pickle", "made/small.pickle.zst",  "made/small.pickle.xz",
                                       "made/policy.json.gz", "made/old_layout.pickle", "flexgen_oom_snapshot.pickle.xz",
-                                      "ring.pickle.xz"};
+                                      "ring.pickle.xz",      "made/small.rmm.csv",     "minimalloc/input.12.csv"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) torture(read_history, names[i]);
+}
+
+static void conversions(void **state) {
+  (void)state;
+  torture(to_pickle, "made/small.5.pickle");
+  torture(to_pickle, "made/small.rmm.csv");
+  torture(to_rmm, "made/small.5.pickle");
+  torture(to_minimalloc, "made/small.5.pickle");
+  torture(to_perfetto, "made/small.5.pickle");
 }
 
 static void replays(void **state) {
@@ -122,7 +146,7 @@ static void configurations(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(readers), cmocka_unit_test(replays),
-                                     cmocka_unit_test(configurations)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(readers), cmocka_unit_test(conversions),
+                                     cmocka_unit_test(replays), cmocka_unit_test(configurations)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

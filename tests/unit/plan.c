@@ -296,10 +296,13 @@ static void odd_csv_is_refused(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
     struct gap_plan plan = {0};
+    struct gap__input input;
     char *message = NULL;
-    assert_int_equal(gap__plan_from_csv(odd[i], strlen(odd[i]), &plan, &message), GAP_EFORMAT);
+    assert_int_equal(gap__input_open_memory(&input, odd[i], strlen(odd[i]), &message), 0);
+    assert_int_equal(gap__plan_from_csv(&input, &plan, &message), GAP_EFORMAT);
     assert_non_null(message);
     free(message);
+    gap__input_close(&input);
     gap__plan_release(&plan);
   }
 }
