@@ -17,6 +17,12 @@ from ._say import say
 
 _MARK = "_gapless_attached"
 _SETTERS = ("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings")
+# These start CUDA below Python, and tell the allocator of that moment only
+_STARTERS = (
+    "_cuda_record_memory_history",
+    "_cuda_record_memory_history_legacy",
+    "_cuda_attach_out_of_memory_observer",
+)
 
 
 class State:
@@ -42,6 +48,9 @@ def attach(torch: ModuleType) -> None:
         return  # a build without CUDA has nothing to serve
     setattr(core, _MARK, True)
     core._cuda_init = _wrap_start(torch, core._cuda_init)
+    for name in _STARTERS:
+        if hasattr(core, name):
+            setattr(core, name, _wrap_starter(torch, getattr(core, name)))
     for name in _SETTERS:
         if hasattr(core, name):
             state.setters[name] = getattr(core, name)
@@ -60,6 +69,15 @@ def _wrap_start(torch: ModuleType, start: Callable[..., Any]) -> Callable[..., A
         return result
 
     return _cuda_init
+
+
+def _wrap_starter(torch: ModuleType, function: Callable[..., Any]) -> Callable[..., Any]:
+    def starter(*arguments: Any, **named: Any) -> Any:
+        if wanted() and not torch.cuda.is_initialized():
+            torch.cuda.init()
+        return function(*arguments, **named)
+
+    return starter
 
 
 def _wrap_setter(torch: ModuleType, setter: Callable[[str], Any]) -> Callable[[str], Any]:

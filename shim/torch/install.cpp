@@ -60,6 +60,7 @@ int Allocator::start(const char *conf, int count) {
   gap_set_oom(heap, run_free_callbacks, nullptr);
   device_count_ = count;
   heap_ = heap;
+  set_detour(kUncached, !native_->isEnabled());
   listen();
   return 0;
 }

@@ -116,6 +116,18 @@ def test_setters_without_gapless_are_torchs(run):
     assert "Unrecognized key 'max_memory'" in run(code).stdout
 
 
+def test_what_starts_cuda_below_python_finds_the_door_open(run):
+    """_record_memory_history as a program's first word tells the allocator of that moment, which must be ours by then."""
+    code = """
+        import torch
+        torch._C._cuda_record_memory_history("all", max_entries=3)
+        print(torch._C.histories)
+    """
+    assert run(code).stdout == "[(('all',), {'max_entries': 3}, False)]\n"
+    assert run(code, GAPLESS="1").stdout == "[(('all',), {'max_entries': 3}, True)]\n"
+    assert run(code, GAPLESS="0").stdout == "[(('all',), {'max_entries': 3}, False)]\n"
+
+
 def test_the_programs_own_allocator_wins(run):
     code = """
         import torch

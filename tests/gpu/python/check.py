@@ -364,6 +364,97 @@ def workers_and_exit():
 
 
 @case
+def one_rank_of_torchrun():
+    code = """
+        import torch, torch.distributed as dist
+        dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
+        x = torch.full((1 << 20,), 5.0, device="cuda")
+        dist.all_reduce(x)
+        import gapless
+        print(int(x.sum()) == 5 << 20, torch.cuda.get_allocator_backend(), gapless.info()["open_door"])
+        dist.destroy_process_group()
+    """
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "program.py"
+        path.write_text(textwrap.dedent(code))
+        out, _ = run(None, command=(sys.executable, "-m", "gapless", "run", sys.executable, *torchrun, str(path)))
+    assert out == "True gapless a\n", out
+
+
+@case
+def a_fork_before_cuda_starts():
+    code = (
+        WORK
+        + """
+import os
+child = os.fork()
+found = work() != 0, torch.cuda.get_allocator_backend(), gapless.info()["open_door"]
+if child == 0:
+    os._exit(3 if found == (True, "gapless", "a") else 4)
+print(*found, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    )
+    out, _ = run(code, GAPLESS="1")
+    assert out == "True gapless a 3\n", out
+
+
+@case
+def identical_bits():
+    """A few steps of training with deterministic algorithms: every bit of the parameters as natively."""
+    code = """
+        import hashlib, torch
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+        torch.manual_seed(3)
+        n = torch.nn
+        net = n.Sequential(n.Conv2d(3, 8, 3), n.BatchNorm2d(8), n.ReLU(), n.Flatten(), n.Linear(8 * 30 * 30, 10)).cuda()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+        for step in range(8):
+            x = torch.randn(16 + step, 3, 32, 32, device="cuda")
+            net(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        flat = torch.cat([p.detach().flatten() for p in net.parameters()]).cpu()
+        print(hashlib.sha256(flat.numpy().tobytes()).hexdigest())
+    """
+    variables = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    native = [run(code, GAPLESS="0", **variables)[0] for _ in range(2)]
+    if native[0] != native[1]:
+        raise Skip("two native runs differ")
+    assert run(code, GAPLESS="1", **variables)[0] == native[0]
+
+
+@case
+def snapshots_are_read_by_all():
+    """What is dumped opens in PyTorch's viewer and in gapless' own reader."""
+    code = (
+        WORK
+        + """
+import sys
+torch.cuda.memory._record_memory_history(max_entries=10000)  # the program's first word to CUDA
+keep = [torch.empty(n << 20, dtype=torch.uint8, device="cuda") for n in (1, 30, 5)]
+work()
+torch.cuda.memory._dump_snapshot(sys.argv[1])
+from torch.cuda import _memory_viz
+import pickle
+snapshot = pickle.load(open(sys.argv[1], "rb"))
+for page in (_memory_viz.trace_plot(snapshot), _memory_viz.segment_plot(snapshot)):
+    assert "viz" in page.lower() and len(page) > 1000
+assert "MiB" in _memory_viz.segsum(snapshot) and "alloc" in _memory_viz.trace(snapshot)
+"""
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        program, path = pathlib.Path(folder) / "program.py", pathlib.Path(folder) / "snapshot.pickle"
+        program.write_text(textwrap.dedent(code))
+        run(None, command=(sys.executable, str(program), str(path)), GAPLESS="1")
+        out, _ = run(None, command=(sys.executable, "-m", "gapless", "explain", str(path)))
+        assert "Is the file complete? Yes" in out, out
+        out, _ = run(None, command=(sys.executable, "-m", "gapless", "replay", str(path), "--policy", "gapless"))
+        assert "gapless" in out, out
+
+
+@case
 def a_heap_by_hand():
     code = """
         import gapless

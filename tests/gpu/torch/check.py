@@ -16,7 +16,8 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-GROUPS = ["compiled", "ipc", "basics", "graphs", "history", "pools", "late", "caching"]
+GROUPS = ["compiled", "ipc", "basics", "graphs", "history", "pools", "late", "caching", "profiler",
+          "threads", "programs"]
 KERNEL_FREE = {
     "bare": [],
     "caching": ["whole_blocks", "last_resort", "two_limits"],
@@ -26,6 +27,8 @@ KERNEL_FREE = {
     "graphs": ["checkpoint_restores_addresses"],
     "history": ["snapshot_without_history", "history", "ring_and_skipped_actions",
                 "context_of_what_is_given_back", "out_of_memory_entry", "trackers", "metadata"],
+    "programs": ["installed_where_caching_is_off"],
+    "profiler": ["events_of_blocks", "free_of_what_was_there_before", "nothing_is_kept_of_a_profile", "event_of_an_error"],
     "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom", "out_of_memory_names_pools"],
 }
 

@@ -23,6 +23,7 @@ def test_snapshot_without_history():
         assert s["allocated_size"] <= s["active_size"] <= s["total_size"]
         assert s["device"] == 0 and s["segment_type"] in ("small", "large") and tuple(s["segment_pool_id"]) == (0, 0)
     assert sum(s["total_size"] for s in segments) == torch.cuda.memory_reserved()
+    assert len(segments) == stat("segment.all.current")
     assert sum(s["allocated_size"] for s in segments) == torch.cuda.memory_allocated()
     assert sum(s["requested_size"] for s in segments) == stat("requested_bytes.all.current")
     live = {b["address"]: b for s in segments for b in s["blocks"] if b["state"] == "active_allocated"}

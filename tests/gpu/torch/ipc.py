@@ -29,11 +29,22 @@ def consumer(requests, answers):
         answers.put("done")
 
 
+def keeper(requests, answers):
+    """Keeps a tensor, and says what it sees of it whenever it is asked."""
+    x = requests.get()
+    while requests.get() == "look":
+        answers.put((int(x.min()), int(x.max()), x.numel()))
+    del x
+
+
 class Other:
+    def __init__(self, work=consumer):
+        self.work = work
+
     def __enter__(self):
         context = multiprocessing.get_context("spawn")
         self.requests, self.answers = context.Queue(), context.Queue()
-        self.process = context.Process(target=consumer, args=(self.requests, self.answers))
+        self.process = context.Process(target=self.work, args=(self.requests, self.answers))
         self.process.start()
         return self
 
@@ -75,6 +86,47 @@ def test_memory_comes_back():
     torch.cuda.ipc_collect()
     settle()
     assert torch.cuda.memory_reserved() <= before + 4 * MIB, (torch.cuda.memory_reserved(), before)
+
+
+def test_pages_of_others_stay():
+    """Neither want of memory nor the exporter's own free moves or reuses what another process looks at."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    size = 5 * MIB + 512
+
+    def look():
+        other.requests.put("look")
+        seen = other.answers.get(timeout=120)
+        assert seen == (7, 7, size), seen
+
+    def squeeze():
+        """Takes all that may be held, in other sizes than before, and writes to it."""
+        settle()
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 20 * MIB) / total)
+        try:
+            noise = []
+            while len(noise) < 500:
+                noise.append(torch.full((3 * MIB + 4096,), 255, dtype=torch.uint8, device="cuda"))
+        except torch.OutOfMemoryError:
+            pass
+        finally:
+            torch.cuda.synchronize()
+            noise.clear()
+            torch.cuda.set_per_process_memory_fraction(1.0)
+
+    with Other(keeper) as other:
+        around = [tensor(size) for _ in range(21)]
+        x = around[10].fill_(7)
+        other.requests.put(x)
+        look()
+        del around
+        squeeze()
+        look()
+        del x  # PyTorch keeps the block until the other process lets it go
+        squeeze()
+        look()
+    settle()
+    torch.cuda.ipc_collect()
+    check_heap()
 
 
 def seen_by_another(x, way):

@@ -74,6 +74,13 @@ def _cuda_getAllocatorBackend():
     return backend
 
 
+histories = []  # (arguments, whether CUDA had been started by Python)
+
+
+def _cuda_record_memory_history(*arguments, **named):
+    histories.append((arguments, named, started > 0))
+
+
 def _cuda_init():
     global started
     _construct()
