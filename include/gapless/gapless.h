@@ -98,7 +98,7 @@ typedef enum gap_backend {
 
 enum {
   GAP_HEAP_NO_ENVIRONMENT = 1, /* ignore PYTORCH_CUDA_ALLOC_CONF, GAPLESS_CONF and the like */
-  GAP_HEAP_NO_THREAD = 2       /* start no thread: no pages ahead of need, nothing given back without a call */
+  GAP_HEAP_NO_THREAD = 2       /* start no thread: no pages ahead of need, nothing given back without a call, no answer to `gapless explain PID` */
 };
 
 typedef struct gap_heap_options {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/client.h"
+#include "api/serve.h"
 #include "base/log.h"
 
 static void log_report(const struct gap__conf_report *report) {
@@ -90,6 +91,7 @@ int gap_configure(gap_heap *heap, const char *conf) {
   gap__lock(&client->lock);
   int rc = configure(heap, client, conf);
   gap__unlock(&client->lock);
+  if (!rc) gap__serve_update(heap);
   return rc;
 }
 

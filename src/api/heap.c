@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/client.h"
+#include "api/serve.h"
 
 enum { DEVICES_MAX = 64 };
 
@@ -42,7 +43,9 @@ static int create(struct gap__client *client, gap_heap **out) {
   }
   gap__conf_freeze(client->conf);
   client->options.conf = NULL; /* the caller's text */
-  return gap__heap_create(&params, out);
+  rc = gap__heap_create(&params, out);
+  if (!rc) gap__serve_update(*out);
+  return rc;
 }
 
 int gap_heap_create(const gap_heap_options *options, gap_heap **out) {
@@ -53,7 +56,10 @@ int gap_heap_create(const gap_heap_options *options, gap_heap **out) {
   return create(client, out);
 }
 
-void gap_heap_destroy(gap_heap *heap) { gap__heap_destroy(heap); }
+void gap_heap_destroy(gap_heap *heap) {
+  if (heap) gap__serve_leave(heap);
+  gap__heap_destroy(heap);
+}
 
 int gap_device_count(gap_heap *heap) { return gap__heap_device_count(heap); }
 

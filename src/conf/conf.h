@@ -20,6 +20,8 @@ enum gap__strategy {
 enum gap__torch { GAP__TORCH_2_11, GAP__TORCH_2_12 };
 enum gap__convert { GAP__CONVERT_OFF, GAP__CONVERT_SAFE_POINTS, GAP__CONVERT_GATED };
 
+enum gap__serve { GAP__SERVE_AUTO, GAP__SERVE_ON, GAP__SERVE_OFF };
+
 enum gap__conf_source { GAP__CONF_DEFAULT, GAP__CONF_PYTORCH_ENV, GAP__CONF_GAPLESS_ENV, GAP__CONF_RUNTIME };
 
 #define GAP__CONF_UNLIMITED UINT64_MAX
@@ -52,7 +54,8 @@ struct gap__conf {
   /* ours */
   bool backend_gapless; /* backend:gapless, or one of the article's words */
   enum gap__strategy strategy;
-  enum gap__torch torch; /* whose ways caching_allocator has */
+  enum gap__torch torch;                         /* whose ways caching_allocator has */
+  enum gap__serve serve;                         /* answer `gapless explain PID` */
   struct gap__conf_amount max_memory;            /* the cap on held bytes; not set: the card */
   uint64_t granularity;                          /* bytes a request is rounded to: 512 */
   uint64_t chunk_max;                            /* bytes, 2 MiB */

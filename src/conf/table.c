@@ -28,6 +28,7 @@
 #define TYPE_STRATEGY "word"
 #define TYPE_CONVERT "word"
 #define TYPE_TORCH "version"
+#define TYPE_SERVE "word"
 #define TYPE_LOG "word"
 #define TYPE_ROUNDUP "divisions"
 #define TYPE_SIZES "sizes"
@@ -56,6 +57,7 @@ const char *const gap__conf_strategy_words[GAP__STRATEGY_COUNT] = {
 };
 const char *const gap__conf_torch_words[2] = {"2.11", "2.12"};
 const char *const gap__conf_convert_words[3] = {"off", "safe_points", "gated"};
+const char *const gap__conf_serve_words[3] = {"auto", "True", "False"};
 const char *const gap__conf_log_words[4] = {"error", "warning", "info", "debug"};
 
 static const char *const newer_keys[] = {

@@ -21,6 +21,7 @@ enum gap__conf_kind {
   GAP__CONF_KIND_STRATEGY,
   GAP__CONF_KIND_CONVERT,
   GAP__CONF_KIND_TORCH,
+  GAP__CONF_KIND_SERVE,
   GAP__CONF_KIND_LOG,
   GAP__CONF_KIND_ROUNDUP,
   GAP__CONF_KIND_SIZES,
@@ -54,6 +55,7 @@ extern const struct gap__conf_entry gap__conf_table[GAP__CONF_OPTION_COUNT];
 extern const char *const gap__conf_strategy_words[GAP__STRATEGY_COUNT];
 extern const char *const gap__conf_torch_words[2];
 extern const char *const gap__conf_convert_words[3];
+extern const char *const gap__conf_serve_words[3];
 extern const char *const gap__conf_log_words[4];
 
 /* The entry's first member inside `values`. */

@@ -145,6 +145,13 @@ static int read_convert(const char *value, enum gap__convert *out, char *reason)
   return result;
 }
 
+static int read_serve(const char *value, enum gap__serve *out, char *reason) {
+  int index = 0;
+  int result = read_word(value, gap__conf_serve_words, 3, &index, reason);
+  if (!result) *out = (enum gap__serve)index;
+  return result;
+}
+
 static int read_log(const char *value, int *out, char *reason) {
   if (value[0] >= '0' && value[0] <= '3' && !value[1]) {
     *out = value[0] - '0';
@@ -198,6 +205,7 @@ int gap__conf_read_value(const struct gap__conf_entry *entry, const char *value,
     case GAP__CONF_KIND_STRATEGY: return read_strategy(value, member, reason);
     case GAP__CONF_KIND_TORCH: return read_torch(value, member, reason);
     case GAP__CONF_KIND_CONVERT: return read_convert(value, member, reason);
+    case GAP__CONF_KIND_SERVE: return read_serve(value, member, reason);
     case GAP__CONF_KIND_LOG: return read_log(value, member, reason);
     case GAP__CONF_KIND_ROUNDUP: return gap__conf_read_roundup(entry, value, member, reason);
     case GAP__CONF_KIND_SIZES: return gap__conf_read_sizes(entry, value, out, reason);

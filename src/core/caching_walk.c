@@ -23,6 +23,8 @@ static void describe(const struct caching *c, uint32_t index, struct caching_spa
                                   .pool = caching_pool_at(c, bin->pool)->id,
                                   .state = block->state,
                                   .is_large = bin->kind == GAP__KIND_LARGE,
+                                  .is_mapped = block->segment != 0,
+                                  .strategy = GAP__STRATEGY_CACHING,
                                   .segment = range.addr,
                                   .segment_bytes = range.bytes};
 }

@@ -163,6 +163,8 @@ static int walk_range(const struct gap__range *range, gap__walk_fn *visit, void 
         .addr = gap__range_addr(range, b->off), .bytes = bytes, .requested = in_use ? bytes - b->slack : 0,
         .stream = lane->stream, .pool = lane->pool, .state = public_state(b->state),
         .is_large = b->len > GAP__TORCH_SMALL_UNITS,
+        .is_mapped = true,
+        .strategy = GAP__STRATEGY_GAPLESS,
         .segment = gap__range_addr(range, start), .segment_bytes = (uint64_t)(end - start) << GAP__UNIT_SHIFT};
     int rc = visit(arg, &info);
     if (rc) return rc;
@@ -180,6 +182,8 @@ static void describe(const struct gap__range *range, uint32_t index, struct gap_
   *out = (struct gap__block_info){.addr = gap__range_addr(range, b->off), .bytes = bytes, .requested = bytes - b->slack,
                                   .stream = lane->stream, .pool = lane->pool, .state = public_state(b->state),
                                   .is_large = b->len > GAP__TORCH_SMALL_UNITS,
+                                  .is_mapped = true,
+                                  .strategy = GAP__STRATEGY_GAPLESS,
                                   .segment = gap__range_addr(range, first->off),
                                   .segment_bytes = (uint64_t)(end - first->off) << GAP__UNIT_SHIFT};
 }

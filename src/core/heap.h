@@ -50,6 +50,8 @@ struct gap__block_info {
   gap_pool_id pool;
   enum gap__block_state state; /* HOLE: addresses without memory */
   bool is_large;               /* torch's kind: more than 1 MiB */
+  bool is_mapped;              /* pages at reserved addresses; else a part of one driver allocation */
+  enum gap__strategy strategy; /* whose block it is */
   gap_addr segment;            /* start of the segment, or of the contiguous mapped range */
   uint64_t segment_bytes;
 };

@@ -60,6 +60,7 @@ static json_t *value_of(const struct gap__conf_entry *entry, const struct gap__c
     case GAP__CONF_KIND_STRATEGY:
     case GAP__CONF_KIND_TORCH:
     case GAP__CONF_KIND_CONVERT:
+    case GAP__CONF_KIND_SERVE:
     case GAP__CONF_KIND_LOG: break;
   }
   return words(text);

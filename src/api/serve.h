@@ -1,0 +1,16 @@
+/* Answers `gapless explain PID`: one door a process (door.h), one thread that sleeps until somebody asks.
+ *
+ * The thread is started with the first heap that wants to be asked and ends with the last.  It never runs on anybody's
+ * behalf: allocations know nothing of it, but that a walk holds a lock for its time. */
+#ifndef GAP_API_SERVE_H
+#define GAP_API_SERVE_H
+
+#include "gapless/gapless.h"
+
+/* Opens or closes the door to this heap, as its configuration says.  A door that cannot be opened is said in the log, and the
+ * heap works without. */
+void gap__serve_update(gap_heap *);
+/* Before a heap is destroyed: returns when nobody looks at it any more. */
+void gap__serve_leave(gap_heap *);
+
+#endif

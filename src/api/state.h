@@ -1,0 +1,12 @@
+/* What heaps hold, as gapless's own trace: one state a device, taken in one walk each. */
+#ifndef GAP_API_STATE_H
+#define GAP_API_STATE_H
+
+#include "base/text.h"
+#include "gapless/gapless.h"
+
+/* Appends the whole trace to `out`.  Everything else goes on meanwhile but what needs the lock that a walk holds.
+ * 0, GAP_ENOMETA, GAP_EFORKED. */
+int gap__state_write(gap_heap *const *heaps, int count, struct gap__text *out);
+
+#endif
