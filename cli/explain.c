@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bar.h"
 #include "base/text.h"
@@ -12,12 +13,14 @@
 #include "options.h"
 
 static const char help[] =
-    "usage: gapless explain FILE [OPTIONS]\n"
+    "usage: gapless explain FILE|PID [OPTIONS]\n"
     "\n"
     "Says in plain words why a request was refused, what fills the memory and what would have let the request "
     "through;\n"
     "each piece of advice is tried by replay.  FILE is a snapshot or a memory history that PyTorch wrote\n"
-    "(torch.cuda.memory._dump_snapshot), plain or .gz .xz .zst; - is standard input.\n"
+    "(torch.cuda.memory._dump_snapshot), or a trace of gapless, plain or .gz .xz .zst; - is standard input.  PID is\n"
+    "a running process that uses gapless: its memory at this moment (GAPLESS_CONF=serve:False keeps it from "
+    "answering).\n"
     "\n"
     "  --size SIZE     also say after which event a block of this size can no longer be had: 2GiB\n"
     "  --cap SIZE      what may be held: advice is checked under it; default: what the file says or implies\n"
@@ -91,7 +94,7 @@ static int parse(struct request *request, int argc, char **argv) {
     int rc = option == '?' ? bad_option("explain", options, argv[optind - 1]) : parse_option(request, option, optarg);
     if (rc != 0) return rc;
   }
-  if (optind == argc) return usage_error("explain", "no file; see gapless explain --help");
+  if (optind == argc) return usage_error("explain", "no file and no process; see gapless explain --help");
   if (optind + 1 < argc) return usage_error("explain", "one file at a time; \"%s\" is a second one", argv[optind + 1]);
   return 0;
 }
@@ -99,6 +102,18 @@ static int parse(struct request *request, int argc, char **argv) {
 static void print(char *text) {
   if (text) fputs(text, stdout);
   free(text);
+}
+
+/* A number is a process, unless there is a file of that name. */
+static bool is_process(const char *name, uint64_t *number) {
+  return gap__text_parse_u64(name, strlen(name), number) == 0 && *number <= INT32_MAX && access(name, F_OK) != 0;
+}
+
+static int open_named(const char *name, const gap_explain_options *wanted, gap_explanation **out, char *message,
+                      size_t bytes) {
+  uint64_t process;
+  if (is_process(name, &process)) return gap_explain_open_process((long)process, wanted, out, message, bytes);
+  return gap_explain_open(name, wanted, out, message, bytes);
 }
 
 /* The words come at once; the advice takes a while. */
@@ -134,7 +149,7 @@ static int run(int argc, char **argv) {
   bar_begin(&bar, "reading", !request.quiet);
   request.options.progress = bar_update;
   request.options.progress_arg = &bar;
-  rc = gap_explain_open(file, &request.options, &explanation, message, sizeof message);
+  rc = open_named(file, &request.options, &explanation, message, sizeof message);
   bar_end(&bar);
   if (rc != 0) return usage_error("explain", "%s: %s", file, message);
   tell(&request, file, explanation);

@@ -52,6 +52,11 @@ typedef struct gap_explanation gap_explanation;
  * that cannot be read is an error: GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA, GAP_EINVAL (no such device), with the reason in
  * `message`.  The options are copied. */
 int gap_explain_open(const char *path, const gap_explain_options *, gap_explanation **out, char *message, size_t bytes);
+/* Asks a running process, which must be of the same user (root may ask any) and have a gapless heap that answers (configuration key
+ * `serve`): what its heaps hold at this moment, without a history.  GAP_EINVAL: there is nobody to ask; GAP_EIO: no answer within 5 s;
+ * GAP_EFORMAT, GAP_ENOMETA. */
+int gap_explain_open_process(long process, const gap_explain_options *, gap_explanation **out, char *message,
+                             size_t bytes);
 /* Finds what would have let the request through, or what would take less memory, smallest change first, each checked by replay.  Without
  * a history there is nothing to replay and the advice says so. */
 int gap_explain_advise(gap_explanation *, gap_progress_fn, void *progress_arg);

@@ -4,18 +4,19 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-uint64_t gap__figures_segment_for(uint64_t request) {
+uint64_t gap__figures_segment_for(uint64_t request, bool in_pages) {
   if (request <= MIB) return 2 * MIB;
-  if (request < 10 * MIB) return 20 * MIB;
+  if (request < 10 * MIB && !in_pages) return 20 * MIB;
   return request > UINT64_MAX - 2 * MIB ? UINT64_MAX : (request + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
 }
 
 bool gap__asker_may_use(const struct gap__asker *asker, const struct gap__picture_segment *segment) {
-  return segment->stream == asker->stream && segment->pool == asker->pool && segment->is_large != asker->is_small;
+  bool suits = segment->is_paged || segment->is_large != asker->is_small;
+  return segment->stream == asker->stream && segment->pool == asker->pool && suits;
 }
 
 uint64_t gap__figures_pages(const struct gap__picture_segment *segment, uint64_t addr, uint64_t bytes) {
-  uint64_t page = segment->is_large ? 20 * MIB : 2 * MIB, offset = addr - segment->addr;
+  uint64_t page = segment->is_large && !segment->is_paged ? 20 * MIB : 2 * MIB, offset = addr - segment->addr;
   uint64_t first = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
   return end > first ? end - first : 0;
 }
@@ -106,7 +107,7 @@ static void count_segment(const struct gap__picture *picture, const struct gap__
   if (segment->pool) {
     figures->pool_held += segment->bytes;
     figures->pool_idle += idle;
-  } else if (segment->stream != asker->stream) {
+  } else if (segment->stream != asker->stream && !segment->is_paged) {
     figures->stream_held += segment->bytes;
     figures->stream_idle += idle;
   }

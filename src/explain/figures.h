@@ -38,8 +38,8 @@ uint64_t gap__figures_returnable(const struct gap__picture *, const struct gap__
 uint64_t gap__figures_pages(const struct gap__picture_segment *, uint64_t addr, uint64_t bytes);
 /* The stream that holds most of the default pool. */
 int gap__figures_main_stream(const struct gap__picture *, uint64_t *out);
-/* What the native policy would ask the driver for. */
-uint64_t gap__figures_segment_for(uint64_t request);
+/* What the native policy would ask the driver for; in pages, the strategy gapless. */
+uint64_t gap__figures_segment_for(uint64_t request, bool in_pages);
 bool gap__asker_may_use(const struct gap__asker *, const struct gap__picture_segment *);
 
 #endif

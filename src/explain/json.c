@@ -85,6 +85,8 @@ static json_t *complete(const struct gap__subject *subject) {
   json_object_set_new(object, "has_segments", json_boolean(honest->has_segments));
   json_object_set_new(object, "has_stacks", json_boolean(honest->has_stacks));
   json_object_set_new(object, "wrapped", json_boolean(honest->wrapped));
+  json_object_set_new(object, "torn", json_boolean(subject->history->is_torn));
+  put(object, "lost_events", subject->history->lost_events);
   put(object, "contradictions", honest->contradictions);
   json_object_set_new(object, "first_contradiction",
                       honest->contradictions ? json_string(gap__text_str(&honest->first)) : json_null());
@@ -104,6 +106,24 @@ static json_t *servable(const struct gap__subject *subject) {
   json_object_set_new(object, "first_lost_event", lost ? number(from->first_lost) : json_null());
   json_object_set_new(object, "held_then_bytes", lost ? number(from->held_then) : json_null());
   json_object_set_new(object, "live_then_bytes", lost ? number(from->live_then) : json_null());
+  return object;
+}
+
+/* Of traces and processes of gapless. */
+static json_t *process(const struct gap__subject *subject) {
+  const struct gap__history *history = subject->history;
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  if (!history->process) return json_null();
+  json_t *object = json_object();
+  json_t *program = json_string(history->text + history->program);
+  json_t *why = json_string(facts ? history->text + facts->refusal : "");
+  put(object, "number", history->process);
+  json_object_set_new(object, "program", program ? program : json_string(""));
+  json_object_set_new(object, "live", json_boolean(subject->is_live));
+  put_some(object, "free_bytes", facts ? facts->free_bytes : 0);
+  put_some(object, "peak_held_bytes", facts ? facts->peak_held_bytes : 0);
+  put(object, "refusals", facts ? facts->refusals : 0);
+  json_object_set_new(object, "last_refusal", why ? why : json_string(""));
   return object;
 }
 
@@ -151,7 +171,7 @@ static void put_memory(json_t *object, const struct gap__subject *subject) {
   put(object, "stream_idle_bytes", figures->stream_idle);
   put(object, "largest_idle_piece_bytes", figures->largest_own);
   put(object, "largest_servable_bytes", subject->largest_servable);
-  put(object, "peak_live_bytes", subject->lives.peak_bytes);
+  put(object, "peak_live_bytes", gap__subject_peak(subject));
   json_object_set_new(object, "peak_event",
                       subject->honest.has_events ? number(subject->lives.peak_event) : json_null());
   put_some(object, "card_bytes", subject->bounds.total);
@@ -177,6 +197,7 @@ char *gap__subject_json(const struct gap__subject *subject, const char *file) {
   put(object, "steps", subject->steps.count);
   json_object_set_new(object, "growth", growth(subject));
   json_object_set_new(object, "size", servable(subject));
+  json_object_set_new(object, "process", process(subject));
   json_object_set_new(object, "completeness", complete(subject));
   json_object_set_new(object, "questions", questions(subject));
   json_object_set_new(object, "advice", subject->advised ? advice(subject) : json_null());

@@ -108,7 +108,8 @@ static int take_segment(struct gap__picture *picture, const struct gap__hist_seg
                                                                  .stream = from->stream,
                                                                  .pool = from->pool,
                                                                  .is_large = from->is_large,
-                                                                 .is_expandable = from->is_expandable});
+                                                                 .is_expandable = from->is_expandable,
+                                                                 .is_paged = from->is_paged});
   for (uint32_t i = 0; !rc && i < from->block_count; i++) {
     const struct gap__hist_block *block = &picture->history->blocks[from->block_first + i];
     if (block->state) rc = insert_block(picture, block->addr, block->size, block->stack, block->state == 2);
@@ -183,7 +184,8 @@ static int map_pages(struct gap__picture *picture, const struct gap__hist_event 
                                                                  .stream = event->stream,
                                                                  .pool = event->pool,
                                                                  .is_large = event->size % ((uint64_t)20 << 20) == 0,
-                                                                 .is_expandable = true});
+                                                                 .is_expandable = true,
+                                                                 .is_paged = picture->history->by_gapless});
   if (rc) return rc;
   join(picture, event->addr + event->size);
   join(picture, event->addr);

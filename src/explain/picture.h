@@ -12,7 +12,7 @@ struct gap__picture_segment {
   uint64_t addr, bytes, stream;
   uint64_t live; /* bytes of blocks in it, pending ones included */
   uint16_t pool;
-  bool is_large, is_expandable;
+  bool is_large, is_expandable, is_paged; /* as in a history */
 };
 
 struct gap__picture_block {

@@ -8,8 +8,19 @@
 
 enum { NAME_BYTES = 160, OPTION_QUESTION = 5, HOLDER_INDENT = 14 };
 
+static void say_process(const struct gap__subject *subject, struct gap__text *line) {
+  const struct gap__history *history = subject->history;
+  gap__text_add(line, "Process %" PRIu64 " (%s), device %" PRIu32 ": %s stretch%s of memory.", history->process,
+                history->text + history->program, subject->device, GAP__COUNT(subject->figures.segments),
+                subject->figures.segments == 1 ? "" : "es");
+}
+
 static void say_head(const struct gap__subject *subject, struct gap__text *line) {
   const struct gap__hist_device *from = &subject->history->devices[subject->device];
+  if (subject->is_live) {
+    say_process(subject, line);
+    return;
+  }
   gap__text_add(line, "Device %" PRIu32 ": %s event%s", subject->device, GAP__COUNT(from->event_count),
                 GAP__PLURAL(from->event_count));
   if (from->event_count && from->events[from->event_count - 1].time_us > 0)

@@ -9,7 +9,8 @@ struct scan {
 };
 
 static bool can_be_had(const struct scan *scan) {
-  uint64_t segment = gap__figures_segment_for(scan->request), held = scan->picture.held;
+  uint64_t segment = gap__figures_segment_for(scan->request, scan->picture.history->by_gapless),
+           held = scan->picture.held;
   if (scan->fitting > 0) return true;
   uint64_t kept = held > scan->returnable ? held - scan->returnable : 0;
   return kept <= scan->limit && segment <= scan->limit - kept;

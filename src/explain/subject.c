@@ -47,7 +47,16 @@ static void find_refusal(struct gap__subject *subject) {
     refusal->request = from->events[i].size;
     refusal->driver_free = from->events[i].addr;
   }
-  if (refusal->request) refusal->segment = gap__figures_segment_for(refusal->request);
+  if (refusal->request) refusal->segment = gap__figures_segment_for(refusal->request, subject->history->by_gapless);
+}
+
+/* Chunks may be larger than a page, and an idle page in one that is used cannot go: the allocator knows what can. */
+static void trust_facts(struct gap__subject *subject) {
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  struct gap__figures *figures = &subject->figures;
+  if (!facts) return;
+  figures->returnable = facts->returnable_bytes < figures->idle ? facts->returnable_bytes : figures->idle;
+  figures->stuck = figures->idle - figures->returnable;
 }
 
 static int take_picture(struct gap__subject *subject) {
@@ -64,6 +73,7 @@ static int take_picture(struct gap__subject *subject) {
     if (!rc) rc = gap__figures_count(&picture, &subject->asker, &subject->figures);
   }
   gap__picture_end(&picture);
+  if (!rc) trust_facts(subject);
   return rc;
 }
 
@@ -108,6 +118,12 @@ static int look_for_size(struct gap__subject *subject) {
   if (subject->servable_implied) subject->servable_limit = most_held(subject);
   return gap__servable_find(subject->history, subject->device, &subject->lives, &asker, subject->options.request_bytes,
                             subject->servable_limit, &subject->servable);
+}
+
+uint64_t gap__subject_peak(const struct gap__subject *subject) {
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  uint64_t seen = subject->lives.peak_bytes;
+  return !subject->honest.has_events && facts && facts->peak_live_bytes > seen ? facts->peak_live_bytes : seen;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */

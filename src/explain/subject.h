@@ -58,6 +58,7 @@ struct gap__advice {
 
 struct gap__subject {
   struct gap__history *history;
+  bool is_live; /* it was asked of a running process */
   uint32_t device;
   gap_explain_options options;
   struct gap__honest honest;
@@ -82,6 +83,22 @@ struct gap__subject {
   uint32_t advice_count;
   bool advised;
 };
+
+/* What the allocator said of itself at the moment explained; NULL: nothing, or of another moment. */
+static inline const struct gap__hist_facts *gap__subject_facts(const struct gap__subject *subject) {
+  const struct gap__hist_facts *facts = &subject->history->devices[subject->device].facts;
+  return facts->present && !subject->refusal.recorded ? facts : NULL;
+}
+/* In words: where the figures come from, and whose memory it is. */
+static inline const char *gap__subject_source(const struct gap__subject *subject) {
+  return subject->is_live ? "process" : "file";
+}
+static inline const char *gap__subject_keeper(const struct gap__subject *subject) {
+  return subject->history->by_gapless ? "gapless" : "PyTorch";
+}
+
+/* P, as far as it is known: by the events; without any, by what the allocator has said. */
+uint64_t gap__subject_peak(const struct gap__subject *);
 
 /* Finds everything but the verdict and the advice. 0, GAP_EINVAL, GAP_ELIMIT, GAP_ENOMETA. */
 int gap__subject_study(struct gap__subject *);

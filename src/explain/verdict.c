@@ -23,14 +23,31 @@ static void find_bounds(struct gap__subject *subject) {
   const struct gap__refusal *refusal = &subject->refusal;
   const gap_explain_options *options = &subject->options;
   struct gap__bounds *bounds = &subject->bounds;
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
   uint64_t seen = refusal->recorded ? subject->figures.held + refusal->driver_free : 0;
   bool has_fraction = history->memory_fraction > 0 && history->memory_fraction < 1 && history->total_bytes;
   bounds->total = options->card_bytes >= seen && options->card_bytes ? options->card_bytes : history->total_bytes;
+  if (!bounds->total && facts) bounds->total = facts->card_bytes;
   if (has_fraction) bounds->limit = (uint64_t)(history->memory_fraction * (double)history->total_bytes);
+  else if (facts && facts->cap_bytes) bounds->limit = facts->cap_bytes;
   else if (!refusal->recorded && options->card_bytes)
     bounds->limit = room_below(options->card_bytes, GAP__CARD_CONTEXT_BYTES);
   if (options->cap_bytes && (!refusal->recorded || options->cap_bytes >= subject->figures.held))
     bounds->limit = options->cap_bytes;
+}
+
+/* Nothing was refused at that moment: what the allocator could still take, if it has said. */
+static void find_room(struct gap__subject *subject, uint64_t below) {
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  struct gap__refusal *refusal = &subject->refusal;
+  refusal->obtainable = subject->bounds.limit ? below : 0;
+  if (!facts) return;
+  uint64_t room = room_below(facts->largest_servable_bytes, facts->returnable_bytes);
+  if (subject->options.cap_bytes) room = facts->free_bytes; /* the cap asked about is not the one in force */
+  refusal->obtainable = room < below ? room : below;
+  refusal->driver_free = facts->free_bytes;
+  refusal->by_limit = refusal->request && subject->bounds.limit && facts->free_bytes >= refusal->segment;
+  refusal->others = room_below(facts->card_bytes, subject->figures.held + facts->free_bytes);
 }
 
 static void find_obtainable(struct gap__subject *subject) {
@@ -38,7 +55,7 @@ static void find_obtainable(struct gap__subject *subject) {
   uint64_t held = subject->figures.held, limit = subject->bounds.limit;
   uint64_t below = limit ? room_below(limit, held) : UINT64_MAX;
   if (!refusal->recorded) {
-    refusal->obtainable = limit ? below : 0;
+    find_room(subject, below);
     return;
   }
   refusal->by_limit = refusal->driver_free >= refusal->segment;
@@ -139,9 +156,11 @@ const char *gap_explain_verdict_name(gap_explain_verdict verdict) {
 static void say_limit(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__refusal *refusal = &subject->refusal;
   if (!refusal->by_limit) return;
+  if (!refusal->recorded && subject->verdict != GAP_EXPLAIN_LIMIT) return;
   if (subject->bounds.limit)
-    gap__text_add(text, " The limit of %s refused it, not the card, which had %s free.",
-                  GAP__SIZE(subject->bounds.limit), GAP__SIZE(refusal->driver_free));
+    gap__text_add(text, " The limit of %s %s it, not the card, which %s %s free.", GAP__SIZE(subject->bounds.limit),
+                  refusal->recorded ? "refused" : "would refuse", refusal->recorded ? "had" : "has",
+                  GAP__SIZE(refusal->driver_free));
   else
     gap__text_add(
         text, " A limit of the program's own refused it (somewhere from %s to %s), not the card, which had %s free.",
@@ -185,9 +204,10 @@ static void say_others(const struct gap__subject *subject, struct gap__text *tex
     case GAP_EXPLAIN_NEIGHBOUR:
       gap__text_add(
           text,
-          "Somebody else is on the card: %s of it are neither held by PyTorch nor free; %s were asked and %s were free "
+          "Somebody else is on the card: %s of it are neither held by %s nor free; %s were asked and %s were free "
           "or idle.",
-          GAP__SIZE(refusal->others), GAP__SIZE(refusal->request), GAP__SIZE(figures->idle + refusal->obtainable));
+          GAP__SIZE(refusal->others), gap__subject_keeper(subject), GAP__SIZE(refusal->request),
+          GAP__SIZE(figures->idle + refusal->obtainable));
       break;
     case GAP_EXPLAIN_CONTEXT:
       gap__text_add(
@@ -240,14 +260,24 @@ static void say_request(const struct gap__subject *subject, struct gap__text *te
 /* A request that was only asked about, under a bound that nobody knows. */
 static void say_unbounded(const struct gap__subject *subject, struct gap__text *text) {
   bool is_asked = subject->refusal.request && !subject->refusal.recorded;
-  if (is_asked && !subject->bounds.limit && subject->verdict != GAP_EXPLAIN_FITS)
-    gap__text_add(text, " What the driver could still give is not in the file: say so with --cap or --card.");
+  if (is_asked && !subject->bounds.limit && !gap__subject_facts(subject) && subject->verdict != GAP_EXPLAIN_FITS)
+    gap__text_add(text, " What the driver could still give is not known: say so with --cap or --card.");
+}
+
+/* What comes before the sentence about the state. */
+static void say_moment(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  if (!subject->is_live) gap__text_add(text, "Nothing was refused in this file; at its end ");
+  else if (!facts || !facts->refusals) gap__text_add(text, "Nothing was refused so far; at the moment ");
+  else
+    gap__text_add(text, "%s request%s refused so far; at the moment ", GAP__COUNT(facts->refusals),
+                  facts->refusals == 1 ? " was" : "s were");
 }
 
 static void say_state(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__figures *figures = &subject->figures;
   uint64_t between = figures->stuck > figures->pool_idle ? figures->stuck - figures->pool_idle : 0;
-  gap__text_add(text, "Nothing was refused in this file; at its end ");
+  say_moment(subject, text);
   if (figures->held == 0) gap__text_add(text, "nothing is held.");
   switch (figures->held ? subject->verdict : GAP_EXPLAIN_VERDICT_COUNT) {
     case GAP_EXPLAIN_FULL:
@@ -300,10 +330,10 @@ void gap__verdict_say(const struct gap__subject *subject, struct gap__text *text
     return;
   }
   if (subject->verdict == GAP_EXPLAIN_CONTRADICTORY) {
-    gap__text_add(
-        text, "The file contradicts itself in %" PRIu32 " place%s, so no figure below is more than what it says. %s",
-        subject->honest.contradictions, GAP__PLURAL(subject->honest.contradictions),
-        gap__text_str(&subject->honest.first));
+    gap__text_add(text,
+                  "The %s contradicts itself in %" PRIu32 " place%s, so no figure below is more than what it says. %s",
+                  gap__subject_source(subject), subject->honest.contradictions,
+                  GAP__PLURAL(subject->honest.contradictions), gap__text_str(&subject->honest.first));
     return;
   }
   if (subject->refusal.request) say_request(subject, text);

@@ -16,19 +16,29 @@ static const char *site_name(const struct gap__subject *subject, uint32_t site, 
 }
 #define SITE(index) site_name(subject, (index), (char[NAME_BYTES]){0})
 
+static void not_refused(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  const char *why = facts ? subject->history->text + facts->refusal : "";
+  if (!subject->is_live) gap__text_add(text, "The file records no refusal; the figures are those at its end.");
+  else gap__text_add(text, "The figures are those of this moment.");
+  if (*why) gap__text_add(text, " Of the last refusal the allocator says: %s", why);
+}
+
 static void refused(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__refusal *refusal = &subject->refusal;
   const struct gap__figures *figures = &subject->figures;
   if (!refusal->recorded) {
-    gap__text_add(text, "The file records no refusal; the figures are those at its end.");
+    not_refused(subject, text);
     return;
   }
   gap__text_add(
       text,
-      "At event %s %s were asked, for which PyTorch wanted a new segment of %s; the driver had %s free, %s were idle "
-      "inside PyTorch, the largest piece that could serve it had %s.",
-      GAP__COUNT(refusal->event), GAP__SIZE(refusal->request), GAP__SIZE(refusal->segment),
-      GAP__SIZE(refusal->driver_free), GAP__SIZE(figures->idle), GAP__SIZE(figures->largest_own));
+      "At event %s %s were asked, for which %s wanted %s of %s; the driver had %s free, %s were idle inside %s, the "
+      "largest piece that could serve it had %s.",
+      GAP__COUNT(refusal->event), GAP__SIZE(refusal->request), gap__subject_keeper(subject),
+      subject->history->by_gapless ? "pages" : "a new segment", GAP__SIZE(refusal->segment),
+      GAP__SIZE(refusal->driver_free), GAP__SIZE(figures->idle), gap__subject_keeper(subject),
+      GAP__SIZE(figures->largest_own));
   if (refusal->count > 1) gap__text_add(text, " It is the last of %" PRIu32 " refusals.", refusal->count);
 }
 
@@ -53,13 +63,27 @@ static void pieces_or_full(const struct gap__subject *subject, struct gap__text 
         GAP__SIZE(busy + need), GAP__SIZE(busy + need - could), GAP__SIZE(could));
 }
 
-static void one_piece(const struct gap__subject *subject, struct gap__text *text) {
+/* What could still be taken is known. */
+static void say_room(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__figures *figures = &subject->figures;
   gap__text_add(
       text,
-      "%s without anything new from the card: the largest idle piece that the asking stream may use has %s, and %s can "
-      "go back to the driver and come again as one segment.",
-      GAP__SIZE(subject->largest_servable), GAP__SIZE(figures->largest_own), GAP__SIZE(figures->returnable));
+      "%s: the largest idle piece that the stream with most memory may use has %s; %s of other idle memory can "
+      "be %s, and %s can still be taken from the card.",
+      GAP__SIZE(subject->largest_servable), GAP__SIZE(figures->largest_own), GAP__SIZE(figures->returnable),
+      subject->history->by_gapless ? "put where it is wanted" : "given back and come again as one segment",
+      GAP__SIZE(subject->refusal.obtainable));
+}
+
+static void one_piece(const struct gap__subject *subject, struct gap__text *text) {
+  const struct gap__figures *figures = &subject->figures;
+  if (gap__subject_facts(subject)) say_room(subject, text);
+  else
+    gap__text_add(
+        text,
+        "%s without anything new from the card: the largest idle piece that the asking stream may use has %s, and %s "
+        "can go back to the driver and come again as one segment.",
+        GAP__SIZE(subject->largest_servable), GAP__SIZE(figures->largest_own), GAP__SIZE(figures->returnable));
   if (!figures->pins) return;
   gap__text_add(
       text,
@@ -73,28 +97,33 @@ static void one_piece(const struct gap__subject *subject, struct gap__text *text
 static void who_else(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__refusal *refusal = &subject->refusal;
   const struct gap__figures *figures = &subject->figures;
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
   if (refusal->recorded && subject->bounds.total && !refusal->others)
     gap__text_add(text, "Nobody that the figures show: %s held and %s free are the whole card.",
                   GAP__SIZE(figures->held), GAP__SIZE(refusal->driver_free));
   else if (refusal->others)
     gap__text_add(
         text,
-        "Of the card's %s PyTorch held %s and %s were free; the other %s are the driver's context, libraries and other "
+        "Of the card's %s %s held %s and %s were free; the other %s are the driver's context, libraries and other "
         "programs.",
-        GAP__SIZE(subject->bounds.total), GAP__SIZE(figures->held), GAP__SIZE(refusal->driver_free),
-        GAP__SIZE(refusal->others));
+        GAP__SIZE(subject->bounds.total), gap__subject_keeper(subject), GAP__SIZE(figures->held),
+        GAP__SIZE(facts ? facts->free_bytes : refusal->driver_free), GAP__SIZE(refusal->others));
+  else if (facts && facts->card_bytes)
+    gap__text_add(text, "Nobody that the figures show: %s held and %s free are the whole card.",
+                  GAP__SIZE(figures->held), GAP__SIZE(facts->free_bytes));
   else if (refusal->recorded)
     gap__text_add(
         text,
-        "PyTorch held %s and the driver had %s free; what of the card is missing from their sum (%s) belongs to the "
+        "%s held %s and the driver had %s free; what of the card is missing from their sum (%s) belongs to the "
         "context and to others: give its size with --card.",
-        GAP__SIZE(figures->held), GAP__SIZE(refusal->driver_free), GAP__SIZE(figures->held + refusal->driver_free));
+        gap__subject_keeper(subject), GAP__SIZE(figures->held), GAP__SIZE(refusal->driver_free),
+        GAP__SIZE(figures->held + refusal->driver_free));
   else
-    gap__text_add(
-        text,
-        "The file holds what PyTorch's allocator holds (%s) and nothing else: nvidia-smi lists the other programs; a "
-        "context takes about 0.5 GiB.",
-        GAP__SIZE(figures->held));
+    gap__text_add(text,
+                  "The %s what %s's allocator holds (%s) and nothing else: nvidia-smi lists the other programs; a "
+                  "context takes about 0.5 GiB.",
+                  subject->is_live ? "process tells" : "file holds", gap__subject_keeper(subject),
+                  GAP__SIZE(figures->held));
 }
 
 static void options_in_force(const struct gap__subject *subject, struct gap__text *text) {
@@ -102,10 +131,19 @@ static void options_in_force(const struct gap__subject *subject, struct gap__tex
   const struct gap__hist_settings *settings = &history->settings;
   bool expandable = false;
   for (uint64_t i = 0; i < history->segment_count; i++) expandable |= history->segments[i].is_expandable;
-  if (!settings->present && !history->settings_text[0]) gap__text_add(text, "The file does not say.");
+  if (!settings->present && !history->settings_text[0] && !subject->is_live)
+    gap__text_add(text, "The file does not say.");
   else if (history->settings_text[0])
-    gap__text_add(text, "In force when the file was written: \"%.200s\".", history->settings_text);
+    gap__text_add(text, "In force %s: \"%.200s\".", subject->is_live ? "now" : "when the file was written",
+                  history->settings_text);
+  else if (subject->is_live) gap__text_add(text, "None but the defaults.");
   else gap__text_add(text, "No option was set: the variable was empty when the allocator started.");
+  if (history->by_gapless) {
+    gap__text_add(text,
+                  " They are gapless's (GAPLESS_CONF, gap_configure); docs/configuration.md tells which can change "
+                  "while the program runs.");
+    return;
+  }
   if (expandable) gap__text_add(text, " Expandable segments are in use.");
   gap__text_add(text,
                 " Options go into PYTORCH_CUDA_ALLOC_CONF before the first CUDA call; later changes have no effect.");
@@ -131,13 +169,21 @@ static void would_help(const struct gap__subject *subject, struct gap__text *tex
   else gap__text_add(text, "Nothing could be tried.");
 }
 
+/* The highest live bytes, and of events which one reached them. */
+static void say_peak(const struct gap__subject *subject, struct gap__text *text) {
+  if (!subject->honest.has_events && gap__subject_facts(subject))
+    gap__text_add(text, "Live memory was highest with %s.", GAP__SIZE(gap__subject_peak(subject)));
+  else
+    gap__text_add(text, "No steps can be told apart in this file; live memory was highest at event %s with %s.",
+                  GAP__COUNT(subject->lives.peak_event), GAP__SIZE(subject->lives.peak_bytes));
+}
+
 static void why_now(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__steps *steps = &subject->steps;
   char number[GAP__TEXT_BYTES];
   uint32_t largest = 0;
   if (steps->count < 2) {
-    gap__text_add(text, "No steps can be told apart in this file; live memory was highest at event %s with %s.",
-                  GAP__COUNT(subject->lives.peak_event), GAP__SIZE(subject->lives.peak_bytes));
+    say_peak(subject, text);
     return;
   }
   for (uint32_t i = 1; i < steps->count; i++)
@@ -176,10 +222,10 @@ static void what_grows(const struct gap__subject *subject, struct gap__text *tex
 static void still_taken(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__figures *figures = &subject->figures;
   gap__text_add(
-      text,
-      "Freed memory stays with PyTorch's allocator: %s are idle in it, and torch.cuda.empty_cache() would hand back %s "
-      "of them.",
-      GAP__SIZE(figures->idle), GAP__SIZE(figures->returnable));
+      text, "Freed memory stays with %s's allocator: %s are idle in it, and %s would hand back %s of them.",
+      gap__subject_keeper(subject), GAP__SIZE(figures->idle),
+      subject->history->by_gapless ? "gap_trim (PyTorch: torch.cuda.empty_cache())" : "torch.cuda.empty_cache()",
+      GAP__SIZE(figures->returnable));
   if (figures->live) gap__text_add(text, " %s are live: something still refers to them.", GAP__SIZE(figures->live));
 }
 
@@ -201,7 +247,8 @@ static void one_card_worse(const struct gap__subject *subject, struct gap__text 
   if (devices > 1) gap__text_add(text, ".");
   else {
     gap__text_clear(text);
-    gap__text_add(text, "The file has one device only; compare the files of the ranks.");
+    gap__text_add(text, "The %s has one device only; compare %s of the ranks.", gap__subject_source(subject),
+                  subject->is_live ? "the processes" : "the files");
   }
 }
 
@@ -230,35 +277,59 @@ static void smaller_failed(const struct gap__subject *subject, struct gap__text 
   }
   if (steps >= 2)
     gap__text_add(text, "Steps differ: their peaks reach from %s to %s. ", GAP__SIZE(least), GAP__SIZE(most));
-  gap__text_add(
-      text,
-      "Idle pieces serve only what fits into them, so another size, even a smaller one, can need new segments (there "
-      "are %s now).",
-      GAP__COUNT(subject->figures.segments));
+  if (subject->history->by_gapless)
+    gap__text_add(
+        text,
+        "Idle whole pages serve every request, of any stream; what lies on pages that live blocks use in part "
+        "(%s) serves only what fits into it.",
+        GAP__SIZE(subject->figures.stuck));
+  else
+    gap__text_add(
+        text,
+        "Idle pieces serve only what fits into them, so another size, even a smaller one, can need new segments (there "
+        "are %s now).",
+        GAP__COUNT(subject->figures.segments));
 }
 
 static void slow_near_limit(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__segment_counts *counts = &subject->segment_counts;
-  if (!counts->made && !counts->freed) gap__text_add(text, "The file records no calls of the driver.");
+  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  if (!counts->made && !counts->freed && facts)
+    gap__text_add(text,
+                  "Requests that needed memory given back or a wait: %s; waits of the host inside an allocation: %s.",
+                  GAP__COUNT(facts->retries), GAP__COUNT(facts->stalls));
+  else if (!counts->made && !counts->freed) gap__text_add(text, "The file records no calls of the driver.");
   else if (!counts->bursts)
     gap__text_add(text,
-                  "It was not: PyTorch took %s segment%s from the driver, gave back %s, and never had to give back in "
+                  "It was not: %s took %s segment%s from the driver, gave back %s, and never had to give back in "
                   "order to take.",
-                  GAP__COUNT(counts->made), GAP__PLURAL(counts->made), GAP__COUNT(counts->freed));
+                  gap__subject_keeper(subject), GAP__COUNT(counts->made), GAP__PLURAL(counts->made),
+                  GAP__COUNT(counts->freed));
   else
     gap__text_add(text,
-                  "PyTorch gave idle segments back in order to take others %s time%s; each time it waits for the whole "
+                  "%s gave idle segments back in order to take others %s time%s; each time it waits for the whole "
                   "device, and "
                   "then pays for the segments again (%s taken, %s given back in all).",
-                  GAP__COUNT(counts->bursts), GAP__PLURAL(counts->bursts), GAP__COUNT(counts->made),
-                  GAP__COUNT(counts->freed));
+                  gap__subject_keeper(subject), GAP__COUNT(counts->bursts), GAP__PLURAL(counts->bursts),
+                  GAP__COUNT(counts->made), GAP__COUNT(counts->freed));
 }
 
 static void this_machine(const struct gap__subject *subject, struct gap__text *text) {
-  (void)subject;
+  if (subject->is_live && subject->history->by_gapless) {
+    gap__text_add(text, "Yes: the memory is mapped, page by page.");
+    return;
+  }
   gap__text_add(
       text, "The file does not say. `gapless info` tells what a machine can do; without virtual memory management (old "
             "drivers, vGPU, some WSL and MIG set-ups) neither expandable segments nor page stealing work.");
+}
+
+/* What the end of a trace of ours shows. */
+static void say_losses(const struct gap__history *history, struct gap__text *text) {
+  if (history->is_torn)
+    gap__text_add(text, "No: the file ends in the middle, at byte %" PRIu64 "; what comes before is used. ",
+                  history->torn_at);
+  if (history->lost_events) gap__text_add(text, "No: %s events were not written. ", GAP__COUNT(history->lost_events));
 }
 
 static void is_complete(const struct gap__subject *subject, struct gap__text *text) {
@@ -269,6 +340,7 @@ static void is_complete(const struct gap__subject *subject, struct gap__text *te
                   GAP__PLURAL(honest->contradictions), gap__text_str(&honest->first));
     return;
   }
+  say_losses(subject->history, text);
   if (!honest->has_events)
     gap__text_add(text, "No: it has no history, only the state at one moment. That tells what is held, by whom and in "
                         "which pieces; not "
@@ -279,6 +351,8 @@ static void is_complete(const struct gap__subject *subject, struct gap__text *te
         "No: the history does not reach back to the beginning (the recorder's ring wrapped, or recording began late); "
         "%s blocks are older than its %s events. Sums at the end are exact, the peak is that of the part recorded.",
         GAP__COUNT(honest->lives_before), GAP__COUNT(from->event_count));
+  else if (subject->history->is_torn || subject->history->lost_events)
+    gap__text_add(text, "It has %s events from the first allocation on.", GAP__COUNT(from->event_count));
   else
     gap__text_add(text, "Yes: %s events from the first allocation on%s.", GAP__COUNT(from->event_count),
                   honest->has_segments ? ", and they agree with the segments at the end" : " (no segments are listed)");

@@ -397,7 +397,7 @@ static bool slow_can_be_had(const struct scene *scene, uint64_t events, uint64_t
     held += exists ? segment->total_size : 0;
     returnable += exists && !busy ? segment->total_size : 0;
   }
-  return held - returnable + gap__figures_segment_for(request) <= limit;
+  return held - returnable + gap__figures_segment_for(request, false) <= limit;
 }
 
 static void random_program(struct scene *scene, unsigned seed) {
