@@ -4,8 +4,8 @@
 Two processes take turns, one with each allocator, so that what warms up or drifts does so for both.  Parts:
 
   latency    pairs, churn and threads below Python
-  workloads  six programs (workloads.py): native without a cap, gapless without one, gapless at 1.005 P; P is native's peak of active bytes
-             in the same round
+  workloads  six programs (workloads.py): native without a cap, gapless without one, gapless at 1.005 P; P is native's peak of active
+             bytes in the same round.  A run's time is that of all steps but the first, in which the model is built
   bits       the same with deterministic algorithms: native twice, gapless at 1.005 P; equal results where native's two are
   predicted  native's histories replayed without a GPU: driver calls and stalls at 1.005 P, beside those measured by `workloads`
 
@@ -65,8 +65,14 @@ class Side:
         self.answers = os.fdopen(read)
 
     def ask(self, do, **words):
+        self.tell(do, **words)
+        return self.hear()
+
+    def tell(self, do, **words):
         self.process.stdin.write(json.dumps({"do": do, **words}) + "\n")
         self.process.stdin.flush()
+
+    def hear(self):
         line = self.answers.readline()
         if not line:
             raise RuntimeError(f"the process ended: {self.process.wait()}")
@@ -125,28 +131,36 @@ def say(text):
 
 def measure_latency(args, rows):
     with Pair() as sides:
-        for side in sides.values():
-            side.ask("latency")
+        sides["native"].ask("latency")  # compiles what both need
+        warm_up(sides, "latency")
         for number in range(args.rounds):
             for name, side in sides.items():
                 rows.add(part="latency", side=name, ns=side.ask("latency"))
             say(f"latency: round {number + 1} of {args.rounds}")
 
 
-def play_round(sides, rows, name, part="workloads"):
+def warm_up(sides, *words, **more):
+    """Both at once."""
+    for side in sides.values():
+        side.tell(*words, **more)
+    for side in sides.values():
+        side.hear()
+
+
+def play_round(sides, rows, name):
     """Native says what P is this time."""
     native = sides["native"].ask("run", name=name)
     peak = native["figures"]["active_bytes.all.peak"]
     for side, mode, cap in (("native", "free", None), ("gapless", "free", None), ("gapless", "tight", int(TIGHT * peak))):
         result = native if side == "native" else sides[side].ask("run", name=name, cap=cap)
-        rows.add(part=part, workload=name, side=side, mode=mode, cap=cap, peak=peak, **result)
+        rows.add(part="workloads", workload=name, side=side, mode=mode, cap=cap, peak=peak, **result)
 
 
 def measure_workloads(args, rows):
     with Pair() as sides:
         for name in args.only or WORKLOADS:
+            warm_up(sides, "run", name=name)
             begun = time.monotonic()
-            play_round(sides, rows, name, "warm-up")
             for number in range(args.rounds):
                 if time.monotonic() - begun > args.seconds:
                     break
@@ -191,6 +205,10 @@ def measure_predicted(args, rows):
 # ---- the table ----
 
 def whole(row):
+    return sum(row["seconds"][1:])
+
+
+def with_first(row):
     return sum(row["seconds"])
 
 
@@ -251,10 +269,11 @@ def put_workload(table, name):
     waits = sum(row["figures"]["num_sync_all_streams"] + row["figures"]["num_alloc_retries"] for row in tight)
     cells.append((f"{sum(row['ok'] for row in tight)} of {len(tight)}, {waits} device-wide stalls")
                  + table.judge(ran and not waits, name + " at 1.005 P"))
-    for asked, found, measure, what in ((1.00, free, whole, "free"), (0.97, tight, whole, "tight"), (0.99, tight, second_half, "2nd half")):
+    for asked, found, measure, what in ((1.00, free, whole, "free"), (0.97, tight, whole, "tight"),
+                                        (0.99, tight, second_half, "2nd half"), (0, tight, with_first, "with the first step")):
         noise = spread([measure(row) for row in native])
         speed = statistics.median(map(measure, native)) / statistics.median(map(measure, found))
-        least = max(asked - noise, 0.98 if asked == 1.00 else 0)
+        least = max(asked - noise, 0.98 if asked == 1 else 0)
         cells.append(f"{speed:.3f} ± {noise:.3f}{table.judge(speed >= least, f'{name} speed, {what}')}")
     table.put(*cells)
 
@@ -263,7 +282,7 @@ def put_workloads(table):
     if not table.rows.find(part="workloads"):
         return
     table.head("workload", "P, GiB", "rounds", "native held / P", "gapless held / P (1.05; streams 1.15)", "runs at 1.005 P",
-               "speed without a cap (1.00)", "at 1.005 P (0.97)", "its second half (0.99)")
+               "speed without a cap (1.00)", "at 1.005 P (0.97)", "its second half (0.99)", "with the first step")
     for name in WORKLOADS:
         put_workload(table, name)
 

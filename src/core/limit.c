@@ -7,8 +7,8 @@
 enum {
   RESERVE_SHARE = 16,   /* of a small card */
   PLENTY_PAGES = 16,    /* the largest chunk while memory is plenty: 32 MiB */
-  PLENTY_SHARE = 256,  /* and at most this part of what is held */
-  THRASH_PRICE = 16,    /* pages stolen that buy a page more */
+  PLENTY_SHARE = 512,   /* and at most this part of what is held */
+  THRASH_PRICE = 4,     /* pages stolen that buy a page more */
   THRASH_FORGIVE = 64,  /* pages allocated that make up for a page stolen */
   ASK_AGAIN_PAGES = 256 /* growth after which the driver is asked again what is free */
 };
@@ -67,7 +67,8 @@ uint64_t gap__limit_most(struct gap__policy_state *s) {
 }
 
 uint32_t gap__limit_chunk_pages(const struct gap__policy_state *s) {
-  uint64_t chosen = gap__device_conf(s->device)->chunk_max >> GAP__PAGE_SHIFT, card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
+  uint64_t chosen = gap__device_conf(s->device)->chunk_max >> GAP__PAGE_SHIFT,
+           card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
   if (chosen > 1) return (uint32_t)chosen;
   uint64_t held = gap__held_pages(s), part = held / PLENTY_SHARE;
   if (capped(s) || held >= card / 2 || part < 1) return 1;
@@ -94,17 +95,17 @@ static int64_t allocated_pages(const struct gap__policy_state *s) {
   return bytes >> GAP__PAGE_SHIFT;
 }
 
-/* A page that is stolen again and again costs more than one page more: after the program has stolen four times what it
- * holds, the limit gives way by a page for each THRASH_PRICE stolen.  Steals are forgiven as memory is allocated, so that
- * only a program that steals more than a page for each THRASH_FORGIVE allocated ones gets there; and it gives way by a
- * tenth at most, or streams used in turn would hold what each of them once held. */
+/* A page that streams take from each other again and again costs more than one page more: once they have taken a quarter of what
+ * is held, the limit gives way by a page for each THRASH_PRICE taken.  Steals are forgiven as memory is allocated, so that only
+ * a program that steals more than a page for each THRASH_FORGIVE allocated ones gets there; and it gives way by a tenth at
+ * most, or streams used in turn would hold what each of them once held. */
 static double thrash_allowance(struct gap__policy_state *s, double limit) {
   int64_t allocated = allocated_pages(s), since = allocated - s->thrash_allocated;
-  s->thrash += s->stolen - s->thrash_stolen - (since > 0 ? since : 0) / THRASH_FORGIVE;
+  s->thrash += s->stolen_across - s->thrash_stolen - (since > 0 ? since : 0) / THRASH_FORGIVE;
   if (s->thrash < 0) s->thrash = 0;
   if (since < 0 || since >= THRASH_FORGIVE) s->thrash_allocated = allocated;
-  s->thrash_stolen = s->stolen;
-  int64_t excess = s->thrash - 4 * (int64_t)gap__held_pages(s);
+  s->thrash_stolen = s->stolen_across;
+  int64_t excess = s->thrash - (int64_t)gap__held_pages(s) / 4;
   double pages = excess > 0 ? (double)(excess / THRASH_PRICE) : 0;
   return pages < limit / 10 ? pages : limit / 10;
 }

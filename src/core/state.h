@@ -264,7 +264,7 @@ struct gap__policy_state {
   pthread_mutex_t maker_mutex;
   pthread_cond_t maker_wake;
   struct gap__watch watch;
-  int64_t thrash;              /* pages stolen of late: limit.c */
+  int64_t thrash;              /* pages that streams took from each other of late: limit.c */
   int64_t thrash_stolen, thrash_allocated; /* totals when it was last reckoned */
   uint64_t driver_limit;       /* pages that could be held when the driver was last asked */
   uint64_t driver_asked;       /* pages held at that time */
@@ -280,7 +280,7 @@ struct gap__policy_state {
   int64_t runs[2]; /* mapped stretches by arena kind, kept as holes come and go */
   int64_t rung_count[GAP__RUNG_COUNT], rung_ns[GAP__RUNG_COUNT];
   int64_t ooms, retries, stalls, stall_ns, drains;
-  int64_t grown, made_ahead, stolen, stolen_alias, claimed, trimmed, device_allocs, device_frees;
+  int64_t grown, made_ahead, stolen, stolen_alias, stolen_across, claimed, trimmed, device_allocs, device_frees;
 
   /* hash of (stream, pool) << 32 | offset of the lane in this record; open addressing.  Written under the device lock */
   _Atomic uint64_t lane_of[GAP__LANE_SLOTS];

@@ -296,6 +296,7 @@ static void move_in(struct gap__supply *q, uint32_t page) {
   s->device_allocs++;
   s->stolen += c->pages;
   s->stolen_alias += early ? c->pages : 0;
+  if (!gap__lane_same_stream(q->lane, gap__range_at(s, old->range)->arena->lane)) s->stolen_across += c->pages;
   q->stolen += c->pages;
 }
 
