@@ -59,6 +59,8 @@ class Result(NamedTuple):
 class Runner:
     """Starts worker processes; `end` is when no more are to be started."""
 
+    launcher = ("-m", "gapless", "run")
+
     def __init__(self, folder, limit, end):
         self.folder, self.limit, self.end = folder, limit, end
         self.scratch = tempfile.TemporaryDirectory(prefix="gapless-upstream-")
@@ -72,7 +74,7 @@ class Runner:
 
     def start(self, words, gapless, limit):
         """Runs the worker on `words`; (status, what it printed).  What a test started ends with it."""
-        launcher = ["-m", "gapless", "run"] if gapless else []
+        launcher = self.launcher if gapless else ()
         command = [sys.executable, *launcher, str(WORKER), str(self.folder), *words]
         with tempfile.TemporaryFile("w+", dir=self.scratch.name, errors="replace") as output:
             process = subprocess.Popen(command, env=self.environment(gapless), stdin=subprocess.DEVNULL, stdout=output,
