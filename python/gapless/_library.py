@@ -24,7 +24,7 @@ from ctypes import (
 )
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ._errors import error
+from ._errors import GAP_EKEY, error
 from ._say import say
 
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
@@ -237,6 +237,12 @@ def reduce_conf(string: str) -> Tuple[str, bool]:
     """A configuration string as torch's own parsers take it, and whether it asks for gapless."""
     with messages():  # the heap says what is wrong with it, once
         return _conf(string)[:2]
+
+
+def knows_key(item: str) -> bool:
+    """Whether the key of one item of a configuration string is ours or one of torch's."""
+    with messages():
+        return _conf(f"strict:True,{item}")[2] != GAP_EKEY
 
 
 def check_conf(string: str) -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Callable, Optional
 
 from . import _environment
-from ._library import check_conf, reduce_conf
+from ._library import check_conf, knows_key, reduce_conf
 from ._say import say
 
 _MARK = "_gapless_attached"
@@ -84,6 +84,7 @@ def _wrap_setter(torch: ModuleType, setter: Callable[[str], Any]) -> Callable[[s
     def set_allocator_settings(settings: str) -> Any:
         if not _takes_settings(torch, settings):
             return setter(settings)
+        _let_refuse(setter, settings)
         configure(settings)
         return _tell_parsers(setter, settings)
 
@@ -118,6 +119,13 @@ def settle_parsers(shield: _environment.Hidden) -> None:
     if setter is not None and state.settled != shield.string:
         state.settled = shield.string
         _apply_items(setter, shield.string)
+
+
+def _let_refuse(setter: Callable[[str], Any], settings: str) -> None:
+    """Keys that nobody knows are warned of in a variable; of a call programs expect torch's answer, an exception."""
+    for item in _items(settings):
+        if not knows_key(item):
+            setter(item)
 
 
 def _tell_parsers(setter: Callable[[str], Any], settings: str) -> Any:

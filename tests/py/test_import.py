@@ -94,6 +94,22 @@ def test_setters_work(run):
     assert lines[0] == "max_split_size_mb:64" and "20 MiB is the least" in lines[1]
 
 
+def test_setter_refuses_what_nobody_knows(run):
+    """As PyTorch does; nothing of the string is applied.  In the environment such a key is warned of."""
+    code = """
+        import torch, gapless
+        for string in ("foo:1,bar:2", "max_split_size_mb:64,foo:1", "foo:1"):
+            try:
+                torch.cuda.memory._set_allocator_settings(string)
+            except ValueError as error:
+                print(error)
+        torch.cuda.memory._set_allocator_settings("max_memory:4G,max_split_size_mb:32")
+        print(torch._C.parsed[-1])
+    """
+    lines = run(code, GAPLESS="1").stdout.splitlines()
+    assert lines == ["Unrecognized key 'foo' in CUDA allocator config."] * 3 + ["max_split_size_mb:32"]
+
+
 def test_setter_can_ask(run):
     code = """
         import torch
