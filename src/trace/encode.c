@@ -8,7 +8,7 @@
 
 #include "gapless/gapless.h"
 
-enum { GZIP_LEVEL = 6, XZ_LEVEL = 6, ZSTD_LEVEL = 9, GZIP_WINDOW = 15 + 16 };
+enum { GZIP_LEVEL = 6, XZ_LEVEL = 3, ZSTD_LEVEL = 9, GZIP_WINDOW = 15 + 16 };
 
 static void *new_gzip(void) {
   z_stream *z = calloc(1, sizeof *z);

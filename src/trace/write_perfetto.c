@@ -66,11 +66,14 @@ static long long time_at(const struct course *course, uint64_t index) {
   return course->has_times ? course->device->events[index].time_us : (long long)index;
 }
 
-static int64_t size_of(uint64_t size) { return size >> 60 ? 0 : (int64_t)(size ? (size + 511) & ~(uint64_t)511 : 512); }
+/* No device has more; where a file says so anyway, sums shall not overflow. */
+static int64_t sane(uint64_t bytes) { return bytes >> 44 ? (int64_t)1 << 44 : (int64_t)bytes; }
+
+static int64_t size_of(uint64_t size) { return sane(size ? (sane(size) + 511) & ~(int64_t)511 : 512); }
 
 static int note_event(struct course *course, const struct gap__hist_event *event) {
   uint64_t size = 0;
-  int64_t bytes = event->size >> 60 ? 0 : (int64_t)event->size;
+  int64_t bytes = sane(event->size);
   switch (event->action) {
     case GAP__ACT_ALLOC:
       if (gap__map_get(&course->live, event->addr, &size)) course->live_bytes -= size_of(size);
@@ -114,11 +117,11 @@ static int count_earlier(struct course *course) {
 static void begin_counts(struct course *course) {
   const struct gap__history *history = course->writing->history;
   for (uint64_t i = 0; i < history->segment_count; i++)
-    if ((uint32_t)history->segments[i].device == course->number && !(history->segments[i].total_size >> 60))
-      course->held_bytes += (int64_t)history->segments[i].total_size;
+    if ((uint32_t)history->segments[i].device == course->number)
+      course->held_bytes += sane(history->segments[i].total_size);
   for (uint64_t i = 0; i < course->device->event_count && course->tells_driver; i++) {
     const struct gap__hist_event *event = &course->device->events[i];
-    int64_t bytes = event->size >> 60 ? 0 : (int64_t)event->size;
+    int64_t bytes = sane(event->size);
     if (event->action == GAP__ACT_SEGMENT_ALLOC || event->action == GAP__ACT_SEGMENT_MAP) course->held_bytes -= bytes;
     if (event->action == GAP__ACT_SEGMENT_FREE || event->action == GAP__ACT_SEGMENT_UNMAP) course->held_bytes += bytes;
   }

@@ -236,10 +236,11 @@ def main():
     put(logs, "seconds", b"Pointer,Size,Action,Time\n0x1000,7,allocate,1634567890.123456\n0x1000,7,free,1634567891\n")
     put(logs, "gzip", gzip.compress(rmm_log(), mtime=0))
     put(logs, "late_free", b"Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.0,free,0x1000,7,0x0\n")
-    put(seeds, "rmm", rmm_log())
+    for target in ("history", "convert"):
+        put(os.path.join("..", "fuzz", "corpus", target), "rmm", rmm_log())
     put(seeds, "minimalloc", b"id,lower,upper,size\n0,0,3,4\n1,3,9,4\n2,0,9,600\n")
     put(made, "training.pickle", pickle.dumps(training(), 4))
-    for target in ("explain", "compare"):
+    for target in ("explain", "compare", "convert"):
         corpus = os.path.join("..", "fuzz", "corpus", target)
         put(corpus, "small", pickle.dumps(small(), 4))
         put(corpus, "old_layout", pickle.dumps(old_layout(), 4))
