@@ -85,19 +85,22 @@ static int list_formats(void) {
 }
 
 static void tell_json(const char *in, const char *out, const gap_convert_result *result, FILE *to) {
-  json_t *object =
-      json_pack("{s:s?, s:s?, s:s, s:s, s:I, s:I, s:s}", "in", in, "out", out, "from", result->from, "to", result->to,
-                "events", (json_int_t)result->events, "bytes", (json_int_t)result->bytes, "lost", result->lost);
+  json_t *object = json_pack("{s:s?, s:s?, s:s, s:s, s:I, s:I, s:I, s:s}", "in", in, "out", out, "from", result->from,
+                             "to", result->to, "events", (json_int_t)result->events, "bytes", (json_int_t)result->bytes,
+                             "torn_at", (json_int_t)result->torn_at, "lost", result->lost);
   char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
   if (text) fprintf(to, "%s\n", text);
   free(text);
   json_decref(object);
 }
 
-static void tell_words(const char *out, const gap_convert_result *result, FILE *to) {
+static void tell_words(const char *in, const char *out, const gap_convert_result *result, FILE *to) {
   char events[GAP__TEXT_BYTES], size[GAP__TEXT_BYTES];
   fprintf(to, "%s: %s events from %s to %s, %s\n", out, gap__text_thousands(result->events, events), result->from,
           result->to, gap__text_size(result->bytes, size));
+  if (result->torn_at)
+    fprintf(to, "%s ends in the middle, at byte %" PRIu64 ": what comes before it was converted\n", in,
+            result->torn_at);
   if (result->lost[0]) fprintf(to, "left out, for %s cannot carry it: %s\n", result->to, result->lost);
 }
 
@@ -105,7 +108,7 @@ static void tell_words(const char *out, const gap_convert_result *result, FILE *
 static void tell(const struct request *request, const char *in, const char *out, const gap_convert_result *result) {
   FILE *to = strcmp(out, "-") == 0 ? stderr : stdout;
   if (request->json) tell_json(in, out, result, to);
-  else if (!request->quiet) tell_words(out, result, to);
+  else if (!request->quiet) tell_words(in, out, result, to);
 }
 
 static int run(int argc, char **argv) {

@@ -38,7 +38,8 @@ typedef struct gap_convert_result {
   int64_t device;        /* -1: all */
   uint64_t events;       /* read */
   uint64_t bytes;        /* written */
-  char lost[600];        /* what the new format cannot carry of this history: "call stacks, times"; "" nothing */
+  uint64_t torn_at; /* the input ends in the middle, at this byte; what comes before is converted; 0: it does not */
+  char lost[600];   /* what the new format cannot carry of this history: "call stacks, times"; "" nothing */
 } gap_convert_result;
 
 /* "-" is standard input or output.  An output whose name ends in .gz, .xz or .zst is packed.  An existing file is replaced only by a whole

@@ -20,7 +20,7 @@ struct gap__rule {
 struct gap__figures_set { /* what is known of one file */
   char *file;
   uint32_t device;
-  bool wrapped, contradictory;
+  bool wrapped, torn, contradictory;
   struct gap__figure_value at[GAP__FIGURE_COUNT];
 };
 

@@ -46,8 +46,9 @@ static void put_rule(const struct gap_limits *check, const struct gap__checked *
 }
 
 static void put_file(const struct gap_limits *check, const struct gap__checked *checked, struct gap__text *out) {
-  gap__text_add(out, "%s%s%s\n", checked->figures.file,
+  gap__text_add(out, "%s%s%s%s\n", checked->figures.file,
                 checked->figures.wrapped ? "; its beginning is missing: the figures are of what is left" : "",
+                checked->figures.torn ? "; its end is missing: the figures are of what came before" : "",
                 checked->figures.contradictory ? "; it contradicts itself: see gapless explain" : "");
   gap__text_add(out, "  %-4s  %-*s%-*s%s\n", "", NAME, "rule", ASKED, "at most", "reached");
   for (int i = 0; i < GAP__FIGURE_COUNT; i++)
@@ -115,6 +116,7 @@ char *gap__limits_json(const struct gap_limits *check, const struct gap__checked
   json_object_set_new(object, "baseline", check->baseline.file ? name_json(check->baseline.file) : json_null());
   json_object_set_new(object, "passed", json_boolean(passed));
   json_object_set_new(object, "wrapped", json_boolean(checked->figures.wrapped));
+  json_object_set_new(object, "torn", json_boolean(checked->figures.torn));
   json_object_set_new(object, "contradictory", json_boolean(checked->figures.contradictory));
   json_object_set_new(object, "rules", rules);
   json_object_set_new(object, "figures", figures);

@@ -26,6 +26,7 @@ static json_t *side(const struct gap__measure *measure) {
   json_object_set_new(object, "has_history", json_boolean(subject->honest.has_events));
   json_object_set_new(object, "has_stacks", json_boolean(subject->honest.has_stacks));
   json_object_set_new(object, "wrapped", json_boolean(subject->honest.wrapped));
+  json_object_set_new(object, "torn", json_boolean(subject->history->is_torn));
   json_object_set_new(object, "contradictions", json_integer(subject->honest.contradictions));
   return object;
 }

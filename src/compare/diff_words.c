@@ -24,6 +24,7 @@ static void put_head(const struct gap__measure *side, char letter, struct gap__t
     gap__text_add(out, " in %s", GAP__LONG(from->events[from->event_count - 1].time_us));
   if (side->step < 0 && subject->steps.count > 1) gap__text_add(out, ", %" PRIu32 " steps", subject->steps.count);
   if (subject->honest.wrapped) gap__text_add(out, "; its beginning is missing");
+  if (subject->history->is_torn) gap__text_add(out, "; its end is missing");
   if (subject->honest.contradictions) gap__text_add(out, "; it contradicts itself");
   gap__text_add_char(out, '\n');
 }

@@ -64,6 +64,7 @@ static int measure(const gap_limits *check, const char *path, struct gap__figure
     *set = (struct gap__figures_set){.file = strdup(path),
                                      .device = side.subject.device,
                                      .wrapped = side.subject.honest.wrapped,
+                                     .torn = side.subject.history->is_torn,
                                      .contradictory = side.subject.honest.contradictions > 0};
     memcpy(set->at, side.figures, sizeof set->at);
     if (!set->file) rc = GAP_ENOMETA;

@@ -83,6 +83,7 @@ static int convert(const char *in, const char *out, const gap_convert_options *o
   if (!rc) tell_losses(history, format, result);
   if (!rc && result->device >= 0) narrow(history, result->device);
   if (!rc) rc = write_out(history, out, format, options, result, message);
+  if (!rc && history->is_torn) result->torn_at = history->torn_at;
   if (!rc) result->from = gap__format_at(history->format)->name;
   result->to = format ? format->name : NULL;
   gap__history_free(history);

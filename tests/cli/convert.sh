@@ -38,6 +38,13 @@ for ending in trace pickle pickle.gz pickle.xz pickle.zst; do
 done
 "$command" convert - - --to pickle --quiet <"$out/b.pickle" | cmp - "$out/b.pickle" || fail "a pickle has changed"
 
+# A trace whose end was lost is used up to there, and said so.
+"$command" convert gnn.pickle.xz "$out/c.trace" --quiet
+head -c 30000 "$out/c.trace" >"$out/torn.trace"
+"$command" convert "$out/torn.trace" /dev/null --to rmm | grep -q 'ends in the middle, at byte' || fail "convert: torn"
+"$command" check "$out/torn.trace" --max-peak 1TiB | grep -q 'its end is missing' || fail "check: torn"
+"$command" diff "$out/torn.trace" gnn.pickle.xz | grep -q 'A .*its end is missing' || fail "diff: torn"
+
 # Other commands read logs and blocks.
 "$command" explain "$out/a.csv" --no-advice | grep -q '^UNKNOWN' || fail "explain does not read logs"
 "$command" plan "$out/a.csv" --time-limit 1 | grep -q 'lower bound  20.80 GiB' || fail "plan does not read logs"
