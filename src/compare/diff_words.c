@@ -8,7 +8,7 @@
 #include "compare/diff.h"
 #include "explain/phrase.h"
 
-enum { NAME = 32, CELL = 13, NAME_MAX_COLUMNS = 78 };
+enum { NAME = 32, CELL = 13 };
 
 static void put_head(const struct gap__measure *side, char letter, struct gap__text *out) {
   const struct gap__subject *subject = &side->subject;

@@ -20,7 +20,7 @@ struct tally {
 
 static int tally_add(struct tally *tally, uint64_t number, uint64_t bytes, enum gap__category category) {
   uint64_t at = tally->count;
-  if (!gap__map_get(&tally->index, number, &at)) {
+  if (!tally->sums || !gap__map_get(&tally->index, number, &at)) {
     if (tally->count == tally->room) {
       void *grown = realloc(tally->sums, (tally->room = 2 * tally->room + 64) * sizeof *tally->sums);
       if (!grown) return GAP_ENOMETA;

@@ -146,8 +146,8 @@ static int build(const struct gap__minimalloc *table, struct gap__builder *build
   uint64_t *addresses = calloc((size_t)count + 1, sizeof *addresses);
   int rc = moments && addresses ? give_addresses(table, addresses, message) : GAP_ENOMETA;
   for (uint32_t i = 0; !rc && i < count; i++) {
-    moments[2 * i] = (struct moment){table->blocks.at[i].lower, i, true};
-    moments[2 * i + 1] = (struct moment){table->blocks.at[i].upper, i, false};
+    moments[2 * (size_t)i] = (struct moment){table->blocks.at[i].lower, i, true};
+    moments[2 * (size_t)i + 1] = (struct moment){table->blocks.at[i].upper, i, false};
   }
   if (!rc) qsort(moments, (size_t)2 * count, sizeof *moments, by_time);
   if (!rc) rc = add_moments(table, moments, addresses, builder);
