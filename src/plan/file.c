@@ -1,170 +1,58 @@
-/* Plan files: numbers of fixed length first, then five variable-length numbers a request, then a sum over all of it. */
-#include <inttypes.h>
+/* A plan and its file: base/planfile.h, with messages as the tools have them. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "gapless/gapless.h"
 #include "plan/plan.h"
 #include "plan/problem.h"
 #include "trace/message.h"
 
-static const char magic[8] = "GAPPLAN";
-enum { VERSION = 1, HEAD_BYTES = 48, SUM_BYTES = 8, ENTRY_BYTES_MIN = 5, ENTRY_BYTES_MAX = 50, STREAMS_MAX = 4096 };
-
-static uint64_t sum_of(const unsigned char *data, size_t bytes) { /* FNV-1a */
-  uint64_t sum = 0xcbf29ce484222325;
-  for (size_t i = 0; i < bytes; i++) sum = (sum ^ data[i]) * 0x100000001b3;
-  return sum;
+static struct gap__planfile view(const struct gap_plan *plan) {
+  return (struct gap__planfile){.at = plan->at,
+                                .count = plan->count,
+                                .moments = plan->moments,
+                                .streams = plan->streams,
+                                .stream_count = plan->stream_count,
+                                .plan_bytes = plan->info.plan_bytes,
+                                .bound_bytes = plan->info.bound_bytes,
+                                .total_bytes = plan->info.total_bytes};
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
-
-static unsigned char *put(unsigned char *at, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; i++) *at++ = (unsigned char)(value >> 8 * i);
-  return at;
+static int hand_over(struct gap__text *why, int rc, char **message) {
+  if (rc && why->length) gap__message_set(message, rc, "%s", gap__text_str(why));
+  gap__text_free(why);
+  return rc;
 }
 
-static unsigned char *put_varint(unsigned char *at, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) *at++ = (unsigned char)(value | 0x80);
-  *at++ = (unsigned char)value;
-  return at;
+int gap__plan_verify(const struct gap_plan *plan, char **message) {
+  struct gap__planfile file = view(plan);
+  struct gap__text why = {0};
+  return hand_over(&why, gap__planfile_check(&file, &why), message);
 }
 
 int gap__plan_encode(const struct gap_plan *plan, unsigned char **out, size_t *bytes) {
-  size_t room = HEAD_BYTES + (size_t)plan->stream_count * 8 + (size_t)plan->count * ENTRY_BYTES_MAX + SUM_BYTES;
-  unsigned char *data = malloc(room), *at = data;
-  if (!data) return GAP_ENOMETA;
-  memcpy(at, magic, sizeof magic);
-  at = put(at + sizeof magic, VERSION, 4);
-  at = put(at, plan->stream_count, 4);
-  at = put(at, plan->count, 4);
-  at = put(at, plan->moments, 4);
-  at = put(at, plan->info.plan_bytes, 8);
-  at = put(at, plan->info.bound_bytes, 8);
-  at = put(at, plan->info.total_bytes, 8);
-  for (uint32_t i = 0; i < plan->stream_count; i++) at = put(at, plan->streams[i], 8);
-  for (uint32_t i = 0, before = 0; i < plan->count; before = plan->at[i++].from) {
-    const struct gap__plan_entry *entry = &plan->at[i];
-    at = put_varint(at, entry->from - before);
-    at = put_varint(at, entry->to - entry->from);
-    at = put_varint(at, entry->bytes);
-    at = put_varint(at, entry->stream);
-    at = put_varint(at, entry->offset);
-  }
-  at = put(at, sum_of(data, (size_t)(at - data)), 8);
-  *bytes = (size_t)(at - data);
-  *out = data;
-  return 0;
+  struct gap__planfile file = view(plan);
+  return gap__planfile_encode(&file, out, bytes);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
-
-struct cursor {
-  const unsigned char *start, *at, *end;
-  bool failed; /* went beyond the end, or a number has more than 64 bits */
-};
-
-static uint64_t get(struct cursor *cursor, int bytes) {
-  uint64_t value = 0;
-  if (cursor->end - cursor->at < bytes) {
-    cursor->failed = true;
-    return 0;
-  }
-  for (int i = 0; i < bytes; i++) value |= (uint64_t)*cursor->at++ << 8 * i;
-  return value;
-}
-
-static uint64_t get_varint(struct cursor *cursor) {
-  uint64_t value = 0;
-  for (unsigned shift = 0; shift < 64 && cursor->at < cursor->end; shift += 7) {
-    unsigned char byte = *cursor->at++;
-    if (shift == 63 && byte > 1) break;
-    value |= (uint64_t)(byte & 0x7f) << shift;
-    if (!(byte & 0x80)) return value;
-  }
-  cursor->failed = true;
-  return 0;
-}
-
-static int read_head(struct cursor *cursor, struct gap_plan *plan, char **message) {
-  if (cursor->end - cursor->at < HEAD_BYTES + SUM_BYTES || memcmp(cursor->at, magic, sizeof magic) != 0)
-    return gap__message_set(message, GAP_EFORMAT, "not a plan file");
-  cursor->at += sizeof magic;
-  uint64_t version = get(cursor, 4);
-  if (version != VERSION)
-    return gap__message_set(message, GAP_EFORMAT, "a plan of version %" PRIu64 "; this program knows %d", version,
-                            VERSION);
-  plan->stream_count = (uint32_t)get(cursor, 4);
-  plan->count = (uint32_t)get(cursor, 4);
-  plan->moments = (uint32_t)get(cursor, 4);
-  plan->info.plan_bytes = get(cursor, 8);
-  plan->info.bound_bytes = get(cursor, 8);
-  plan->info.total_bytes = get(cursor, 8);
-  cursor->end -= SUM_BYTES;
-  size_t left = (size_t)(cursor->end - cursor->at);
-  if (plan->stream_count == 0 || plan->stream_count > STREAMS_MAX || plan->count > GAP__PLAN_BLOCKS_MAX ||
-      plan->moments > (uint64_t)2 * plan->count)
-    return gap__message_set(message, GAP_ELIMIT, "the head's counts are beyond what a plan may have");
-  if (left < (size_t)plan->stream_count * 8 + (size_t)plan->count * ENTRY_BYTES_MIN)
-    return gap__message_set(message, GAP_EFORMAT, "the file ends before its last request");
-  return 0;
-}
-
-static int read_entry(struct cursor *cursor, struct gap_plan *plan, uint32_t index, char **message) {
-  struct gap__plan_entry *entry = &plan->at[index];
-  uint64_t before = index ? plan->at[index - 1].from : 0, from = get_varint(cursor), length = get_varint(cursor);
-  entry->align = 1;
-  entry->bytes = get_varint(cursor);
-  uint64_t stream = get_varint(cursor);
-  entry->offset = get_varint(cursor);
-  if (cursor->failed || from > plan->moments || length > plan->moments || stream >= plan->stream_count)
-    return gap__message_set(message, GAP_EFORMAT, "request %" PRIu32 " at byte %td is malformed", index,
-                            cursor->at - cursor->start);
-  entry->from = (uint32_t)(before + from);
-  entry->to = (uint32_t)(before + from + length);
-  entry->stream = (uint32_t)stream;
-  return 0;
-}
-
-static int read_body(struct cursor *cursor, struct gap_plan *plan, char **message) {
-  int rc = 0;
-  plan->streams = calloc(plan->stream_count, sizeof *plan->streams);
-  plan->at = calloc((size_t)plan->count + 1, sizeof *plan->at);
-  if (!plan->streams || !plan->at) return GAP_ENOMETA;
-  for (uint32_t i = 0; i < plan->stream_count; i++) plan->streams[i] = get(cursor, 8);
-  for (uint32_t i = 0; !rc && i < plan->count; i++) rc = read_entry(cursor, plan, i, message);
-  if (!rc && cursor->at != cursor->end)
-    rc = gap__message_set(message, GAP_EFORMAT, "%td bytes are left after the last request", cursor->end - cursor->at);
-  return rc;
-}
-
-/* What a head claims must be true of the requests: a reader sizes its memory by it. */
-static int check_sums(const struct gap_plan *plan, char **message) {
-  uint64_t total = 0, height = 0;
-  for (uint32_t i = 0; i < plan->count; i++) {
-    total += plan->at[i].bytes;
-    if (plan->at[i].offset + plan->at[i].bytes > height) height = plan->at[i].offset + plan->at[i].bytes;
-  }
-  if (total == plan->info.total_bytes && height == plan->info.plan_bytes && plan->info.bound_bytes <= height) return 0;
-  return gap__message_set(message, GAP_EFORMAT, "the head's sums are not those of the requests");
+static void take_over(const struct gap__planfile *file, struct gap_plan *plan) {
+  *plan = (struct gap_plan){.at = file->at,
+                            .count = file->count,
+                            .moments = file->moments,
+                            .streams = file->streams,
+                            .stream_count = file->stream_count,
+                            .info = {.size = sizeof plan->info,
+                                     .requests = file->count,
+                                     .streams = file->stream_count,
+                                     .plan_bytes = file->plan_bytes,
+                                     .bound_bytes = file->bound_bytes,
+                                     .total_bytes = file->total_bytes}};
 }
 
 int gap__plan_decode(const unsigned char *data, size_t bytes, struct gap_plan *plan, char **message) {
-  struct cursor cursor = {data, data, data + bytes, false};
+  struct gap__planfile file;
+  struct gap__text why = {0};
   *plan = (struct gap_plan){0};
-  int rc = read_head(&cursor, plan, message);
-  if (!rc) {
-    struct cursor sum = {data, cursor.end, data + bytes, false};
-    if (get(&sum, 8) != sum_of(data, bytes - SUM_BYTES))
-      rc = gap__message_set(message, GAP_EFORMAT, "the file is damaged: its sum does not match");
-  }
-  if (!rc) rc = read_body(&cursor, plan, message);
-  if (!rc) rc = gap__plan_verify(plan, message);
-  if (rc == GAP_EMISMATCH) rc = GAP_EFORMAT;
-  if (!rc) rc = check_sums(plan, message);
-  plan->info.size = sizeof plan->info;
-  plan->info.requests = plan->count;
-  plan->info.streams = plan->stream_count;
-  if (rc) gap__plan_release(plan);
-  return rc;
+  int rc = gap__planfile_decode(data, bytes, GAP__PLAN_BLOCKS_MAX, &file, &why);
+  if (!rc) take_over(&file, plan);
+  return hand_over(&why, rc, message);
 }

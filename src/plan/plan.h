@@ -2,16 +2,11 @@
 #ifndef GAP_PLAN_PLAN_H
 #define GAP_PLAN_PLAN_H
 
+#include "base/planfile.h"
 #include "gapless/plan.h"
 #include "plan/clock.h"
 #include "trace/history.h"
 #include "trace/input.h"
-
-struct gap__plan_entry {
-  uint64_t bytes, align, offset; /* align: 1 in a plan that was read */
-  uint32_t stream;               /* index */
-  uint32_t from, to;             /* positions: from < to <= moments */
-};
 
 struct gap_plan {
   struct gap__plan_entry *at; /* in order of `from` */

@@ -3,11 +3,19 @@
  * Entries are taken from the lowest offset up.  A tree over time knows the highest end so far of every moment: an entry must
  * lie above it during all of its life.  Nothing here is shared with the code that places. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/planfile.h"
 #include "gapless/gapless.h"
-#include "plan/plan.h"
-#include "trace/message.h"
+
+static int __attribute__((format(printf, 2, 3))) fault(struct gap__text *why, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  gap__text_addv(why, format, args);
+  va_end(args);
+  return GAP_EMISMATCH;
+}
 
 struct tops { /* a node's `whole` counts for all moments under it; `most` is the maximum of everything under it */
   uint64_t *whole, *most;
@@ -44,38 +52,37 @@ static int by_offset(const void *a, const void *b) {
   return left->offset < right->offset ? -1 : left->offset > right->offset;
 }
 
-static int check_entry(const struct gap_plan *plan, const struct gap__plan_entry *entry, char **message) {
+static int check_entry(const struct gap__planfile *plan, const struct gap__plan_entry *entry, struct gap__text *why) {
   uint32_t index = (uint32_t)(entry - plan->at);
   if (entry->from >= entry->to || entry->to > plan->moments || entry->bytes == 0 || entry->stream >= plan->stream_count)
-    return gap__message_set(message, GAP_EMISMATCH, "request %" PRIu32 " has no size, no life or no stream", index);
-  if (entry->offset > plan->info.plan_bytes || entry->bytes > plan->info.plan_bytes - entry->offset)
-    return gap__message_set(message, GAP_EMISMATCH, "request %" PRIu32 " ends above the plan", index);
-  if (entry->offset % entry->align)
-    return gap__message_set(message, GAP_EMISMATCH, "request %" PRIu32 " is not aligned", index);
+    return fault(why, "request %" PRIu32 " has no size, no life or no stream", index);
+  if (entry->offset > plan->plan_bytes || entry->bytes > plan->plan_bytes - entry->offset)
+    return fault(why, "request %" PRIu32 " ends above the plan", index);
+  if (entry->offset % entry->align) return fault(why, "request %" PRIu32 " is not aligned", index);
   return 0;
 }
 
-static int check_all(const struct gap_plan *plan, const struct gap__plan_entry **sorted, struct tops *tops,
-                     uint32_t width, char **message) {
+static int check_all(const struct gap__planfile *plan, const struct gap__plan_entry **sorted, struct tops *tops,
+                     uint32_t width, struct gap__text *why) {
   for (uint32_t i = 0; i < plan->count; i++) {
-    int rc = check_entry(plan, sorted[i] = &plan->at[i], message);
+    int rc = check_entry(plan, sorted[i] = &plan->at[i], why);
     if (rc) return rc;
   }
   qsort(sorted, plan->count, sizeof *sorted, by_offset);
   for (uint32_t i = 0; i < plan->count; i++) {
     if (top_in(tops, 1, 0, width, sorted[i]->from, sorted[i]->to) > sorted[i]->offset)
-      return gap__message_set(message, GAP_EMISMATCH, "request %td overlaps another one", sorted[i] - plan->at);
+      return fault(why, "request %td overlaps another one", sorted[i] - plan->at);
     raise_top(tops, 1, 0, width, sorted[i]);
   }
   return 0;
 }
 
-int gap__plan_verify(const struct gap_plan *plan, char **message) {
+int gap__planfile_check(const struct gap__planfile *plan, struct gap__text *why) {
   uint32_t width = 1;
   while (width < plan->moments) width *= 2;
   const struct gap__plan_entry **sorted = malloc((plan->count + 1) * sizeof *sorted);
   struct tops tops = {calloc((size_t)2 * width, sizeof(uint64_t)), calloc((size_t)2 * width, sizeof(uint64_t))};
-  int rc = sorted && tops.whole && tops.most ? check_all(plan, sorted, &tops, width, message) : GAP_ENOMETA;
+  int rc = sorted && tops.whole && tops.most ? check_all(plan, sorted, &tops, width, why) : GAP_ENOMETA;
   free(sorted);
   free(tops.whole);
   free(tops.most);
