@@ -263,6 +263,20 @@ static void explain_verdict(const gap_replay_result *result) {
     printf("  %s cannot be compared with what was recorded: %s.\n", name, result->difference);
 }
 
+static void explain_plan(const gap_replay_result *result) {
+  const gap_replay_plan *plan = &result->plan;
+  char placed[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES], unexpected[GAP__TEXT_BYTES], taken[GAP__TEXT_BYTES],
+      unbacked[GAP__TEXT_BYTES];
+  uint64_t requests = plan->placed + plan->unexpected + plan->taken + plan->unbacked;
+  if (!plan->requests || !requests) return;
+  printf("  %s placed %s of %s requests as planned (%.1f %%); of the others the plan did not have %s, %s found their "
+         "place in "
+         "use, for %s it had no pages.\n",
+         gap_policy_name(result->policy), gap__text_thousands(plan->placed, placed), gap__text_thousands(requests, all),
+         100 * (double)plan->placed / (double)requests, gap__text_thousands(plan->unexpected, unexpected),
+         gap__text_thousands(plan->taken, taken), gap__text_thousands(plan->unbacked, unbacked));
+}
+
 /* What holds for the history, whatever the policy. */
 static void warn(const gap_replay_result *result) {
   char number[GAP__TEXT_BYTES];
@@ -290,6 +304,7 @@ static void print_results(const char *file, const gap_history *history, const ga
   table_end(&table, 2, stdout);
   for (int i = 0; i < count; i++) {
     if (!results[i].fitted) explain_failure(&results[i]);
+    explain_plan(&results[i]);
     explain_verdict(&results[i]);
   }
   warn(&results[0]);

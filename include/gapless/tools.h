@@ -99,6 +99,16 @@ typedef struct gap_replay_call { /* driver calls of one kind, by the program and
   uint64_t calls, us, background_calls, background_us;
 } gap_replay_call;
 
+/* How requests fared under a plan (the option `plan`); those in private pools are not among them. */
+typedef struct gap_replay_plan {
+  uint64_t requests, bytes;                  /* of the plan; 0: none was followed */
+  uint64_t placed, placed_bytes;             /* got the place of the plan */
+  uint64_t unexpected, unexpected_bytes;     /* the plan did not have them there */
+  uint64_t taken, taken_bytes;               /* their place was in use */
+  uint64_t unbacked, unbacked_bytes;         /* no pages could be had for it at once */
+  uint64_t found, periods;                   /* times a stream found its place, and came to the end of its part */
+} gap_replay_plan;
+
 typedef struct gap_replay_result {
   size_t size;
   enum gap_policy policy;
@@ -128,6 +138,7 @@ typedef struct gap_replay_result {
   uint64_t rung_served[GAP_RUNGS_MAX], rung_us[GAP_RUNGS_MAX];
   uint32_t call_count;
   gap_replay_call call[GAP_CALLS_MAX];
+  gap_replay_plan plan;
   uint64_t trims;         /* empty_cache calls found in the history */
   uint64_t unknown_frees; /* frees of blocks from before the history's start */
   uint64_t events;        /* replayed */

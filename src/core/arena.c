@@ -10,14 +10,24 @@
 #define WINDOW_BYTES_SMALL ((uint64_t)8 << 30)
 #define WINDOW_BYTES_LARGE ((uint64_t)64 << 30)
 #define ADDRESS_BUDGET ((uint64_t)60 << 40)
-enum { SMALL_GRANULE_SHIFT = 3, LARGE_GRANULE_SHIFT = 11, RANGES_MAX = 65535 };
+enum { SMALL_GRANULE_SHIFT = 3, PLANNED_GRANULE_SHIFT = 6, LARGE_GRANULE_SHIFT = 11, RANGES_MAX = 65535 };
 
 void gap__arena_init(struct gap__arena *arena, struct gap__lane *lane, uint8_t kind) {
   arena->lane = lane;
   arena->kind = kind;
 }
 
-/* ---- look-up: the first block of each granule, kept exactly ---- */
+/* ---- look-up: the first block of each granule, kept exactly ----
+ *
+ * A planned range has blocks of all sizes at addresses that somebody else has chosen: its granules are small, and a bit for
+ * each says whether a block starts there, so that the block around an address is found quickly however long it is. */
+
+static inline void mark(struct gap__range *range, uint32_t granule) {
+  if (range->marks) range->marks[granule >> 6] |= 1ull << (granule & 63);
+}
+static inline void unmark(struct gap__range *range, uint32_t granule) {
+  if (range->marks) range->marks[granule >> 6] &= ~(1ull << (granule & 63));
+}
 
 static inline void index_remove(struct gap__lane *lane, struct gap__range *range, uint32_t index) {
   const struct gap__block *b = gap__block(lane, index);
@@ -25,12 +35,25 @@ static inline void index_remove(struct gap__lane *lane, struct gap__range *range
   if (range->first[granule] != index) return;
   bool next_too = b->next && gap__block(lane, b->next)->off >> range->granule_shift == granule;
   range->first[granule] = next_too ? b->next : 0;
+  if (!next_too) unmark(range, granule);
+}
+
+/* The last granule up to `granule` in which a block starts. */
+static uint32_t granule_up_to(const struct gap__range *range, uint32_t granule) {
+  if (!range->marks) {
+    while (!range->first[granule]) granule--;
+    return granule;
+  }
+  uint32_t word = granule >> 6;
+  uint64_t bits = range->marks[word] & (~0ull >> (63 - (granule & 63)));
+  while (!bits) bits = range->marks[--word];
+  return word * 64 + 63 - (uint32_t)__builtin_clzll(bits);
 }
 
 uint32_t gap__block_covering(const struct gap__range *range, uint32_t unit) {
   const struct gap__lane *lane = range->arena->lane;
-  uint32_t granule = unit >> range->granule_shift;
-  while (!range->first[granule] || gap__block(lane, range->first[granule])->off > unit) granule--;
+  uint32_t granule = granule_up_to(range, unit >> range->granule_shift);
+  if (gap__block(lane, range->first[granule])->off > unit) granule = granule_up_to(range, granule - 1);
   uint32_t i = range->first[granule];
   for (uint32_t next; (next = gap__block(lane, i)->next) && gap__block(lane, next)->off <= unit;) i = next;
   return i;
@@ -115,7 +138,10 @@ uint32_t gap__block_cut(struct gap__arena *arena, uint32_t index, uint32_t units
   b->len = units;
   /* what started behind in this granule starts behind `high` now: only an entry that points there must change */
   uint32_t granule = h->off >> range->granule_shift;
-  if (b->off >> range->granule_shift != granule) range->first[granule] = high;
+  if (b->off >> range->granule_shift != granule) {
+    range->first[granule] = high;
+    mark(range, granule);
+  }
   return high;
 }
 
@@ -183,8 +209,8 @@ uint32_t gap__arena_fit(struct gap__arena *arena, uint32_t units, bool aligned) 
 
 /* At most an eighth of what is left of the budget, and a 32nd of what the process may still take. */
 static uint64_t window_bytes(const struct gap__policy_state *s, const struct gap__arena *arena, uint64_t bytes) {
-  uint64_t window = arena->kind == GAP__ARENA_SMALL ? WINDOW_BYTES_SMALL : WINDOW_BYTES_LARGE;
-  uint64_t room = gap__room_addresses() / 32;
+  static const uint64_t usual[] = {WINDOW_BYTES_SMALL, WINDOW_BYTES_LARGE, WINDOW_BYTES_MIN};
+  uint64_t window = usual[arena->kind], room = gap__room_addresses() / 32;
   while (window > WINDOW_BYTES_MIN && (s->address_bytes + window > ADDRESS_BUDGET / 8 || window > room)) window /= 2;
   uint64_t least = (bytes + WINDOW_BYTES_MIN - 1) / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN;
   return window > least ? window : least;
@@ -203,17 +229,24 @@ static int reserve_window(struct gap__policy_state *s, const struct gap__arena *
   }
 }
 
+static const uint32_t granule_shifts[] = {SMALL_GRANULE_SHIFT, LARGE_GRANULE_SHIFT, PLANNED_GRANULE_SHIFT};
+
+static uint64_t marks_bytes(uint64_t granules) { return (granules + 63) / 64 * sizeof(uint64_t); }
+
 static void range_unmap_tables(struct gap__range *range, uint64_t granules) {
+  gap__meta_unmap(range->marks, marks_bytes(granules));
   gap__meta_unmap(range->first, granules * sizeof(uint32_t));
   gap__meta_unmap(range->stamp, range->pages * sizeof(uint32_t));
   gap__meta_unmap(range->slot, range->pages * sizeof(uint32_t));
 }
 
 static int range_map_tables(struct gap__range *range, uint64_t granules) {
+  bool planned = range->arena->kind == GAP__ARENA_PLANNED;
+  if (planned) range->marks = gap__meta_map(marks_bytes(granules));
   range->first = gap__meta_map(granules * sizeof(uint32_t));
   range->stamp = gap__meta_map(range->pages * sizeof(uint32_t));
   range->slot = gap__meta_map(range->pages * sizeof(uint32_t));
-  if (range->first && range->stamp && range->slot) return 0;
+  if (range->first && range->stamp && range->slot && (range->marks || !planned)) return 0;
   range_unmap_tables(range, granules);
   return GAP_ENOMETA;
 }
@@ -231,7 +264,7 @@ int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
   uint16_t number = (uint16_t)(s->range_count + 1);
   struct gap__range *range = gap__range_at(s, number);
   *range = (struct gap__range){.base = base, .arena = arena, .pages = (uint32_t)(bytes >> GAP__PAGE_SHIFT)};
-  range->granule_shift = arena->kind == GAP__ARENA_SMALL ? SMALL_GRANULE_SHIFT : LARGE_GRANULE_SHIFT;
+  range->granule_shift = granule_shifts[arena->kind];
   uint64_t granules = bytes >> GAP__UNIT_SHIFT >> range->granule_shift;
   uint32_t block = gap__slab_take(&arena->lane->blocks);
   rc = block ? range_map_tables(range, granules) : GAP_ENOMETA;
@@ -246,6 +279,7 @@ int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
   *gap__block(arena->lane, block) =
       (struct gap__block){.len = (uint32_t)(bytes >> GAP__UNIT_SHIFT), .state = GAP__RESERVED, .range = number};
   range->first[0] = range->tail = block;
+  mark(range, 0);
   gap__block_attach(arena, block, GAP__HOLE);
   range->older = arena->range_newest;
   arena->range_newest = number;

@@ -8,6 +8,11 @@
 
 void gap__arena_init(struct gap__arena *, struct gap__lane *, uint8_t kind);
 
+/* Which of torch's two kinds the figures count an arena for. */
+static inline int gap__arena_figure(const struct gap__arena *arena) {
+  return arena->kind == GAP__ARENA_SMALL ? GAP__KIND_SMALL : GAP__KIND_LARGE;
+}
+
 /* Adds a range of at least `units` addresses, one hole, at the arena's disposal; under the device lock, takes no lane lock
  * but expects the caller to hold it.  GAP_ENOMEM when the driver has no window, GAP_ENOMETA. */
 int gap__arena_add_range(struct gap__arena *, uint64_t units);

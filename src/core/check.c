@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/arena.h"
 #include "core/lane.h"
@@ -58,6 +59,7 @@ static void check_block(struct report *r, const struct gap__range *range, uint32
   if (b->state == GAP__HOLE && (b->off % GAP__PAGE_UNITS || b->len % GAP__PAGE_UNITS))
     fail(r, "hole %#llx: not on page borders", at);
   if (gap__block_starting(range, b->off) != index) fail(r, "block %#llx: not found by its address", at);
+  if (range->marks && gap__block_covering(range, b->off + b->len - 1) != index) fail(r, "block %#llx: not found by its end", at);
 }
 
 /* Pages behind a block: homes behind memory, nothing or lent mappings behind holes. */
@@ -104,9 +106,10 @@ static uint32_t bin_length(const struct gap__lane *lane, const struct gap__bins 
   return count;
 }
 
-/* Blocks kept whole: in the front of the small arena and in the hot slot of the large one. */
+/* Blocks kept whole: in the front of the small arena and in the hot slots of the others. */
 static uint32_t cached_length(const struct gap__lane *lane) {
-  uint32_t count = lane->arena[GAP__ARENA_LARGE].hot != 0;
+  uint32_t count = 0;
+  for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) count += lane->arena[kind].hot != 0;
   for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++)
     for (uint32_t i = lane->arena[GAP__ARENA_SMALL].front[units]; i; i = gap__block(lane, i)->link_next) count++;
   return count;
@@ -123,9 +126,9 @@ static void check_finding(struct report *r, const struct gap__policy_state *s, c
 
 static void check_lane(struct report *r, struct gap__lane *lane, struct census *c) {
   struct gap__policy_state *s = lane->owner;
-  int64_t runs_before[GAP__ARENA_COUNT] = {c->runs[0], c->runs[1]};
-  uint64_t homes = c->home_pages;
-  *c = (struct census){.home_pages = homes, .runs = {runs_before[0], runs_before[1]}};
+  const struct census before = *c;
+  *c = (struct census){.home_pages = before.home_pages};
+  memcpy(c->runs, before.runs, sizeof c->runs);
   for (uint32_t i = 1; i <= s->range_count && !r->failed; i++)
     if (gap__range_at(s, i)->arena->lane == lane) check_range(r, s, gap__range_at(s, i), c);
   for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
@@ -204,7 +207,7 @@ int gap__check(struct gap__policy_state *s, char *text, size_t bytes) {
   for (struct gap__lane *lane = s->spare_lanes; lane && !r.failed; lane = lane->next) check_spare(&r, lane, &c);
   if (!r.failed) check_chunks(&r, s, c.home_pages);
   if (!r.failed) check_peaks(&r, s);
-  if (!r.failed && (c.runs[0] != s->runs[0] || c.runs[1] != s->runs[1])) fail(&r, "mapped stretches are miscounted");
+  if (memcmp(c.runs, s->runs, sizeof c.runs) != 0) fail(&r, "mapped stretches are miscounted");
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__unlock(&lane->lock);
   gap__unlock(&s->lock);
   return r.failed ? GAP_ESTATE : 0;

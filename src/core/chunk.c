@@ -21,7 +21,7 @@ static void count_held(struct gap__policy_state *s, int64_t pages) {
 /* A loose chunk has no arena whose kind it could count for. */
 static void count_loose(struct gap__policy_state *s, int64_t pages) {
   s->loose_pages += (uint64_t)pages;
-  run_by(&s->held[1 + GAP__ARENA_LARGE], pages);
+  run_by(&s->held[GAP__KIND_LARGE], pages);
 }
 
 void gap__chunk_count_extra(struct gap__policy_state *s, int64_t pages) {
@@ -31,7 +31,8 @@ void gap__chunk_count_extra(struct gap__policy_state *s, int64_t pages) {
 
 /* `pages` more (or, below 0, fewer) have their home at `page`. */
 static void count_home(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, int64_t pages) {
-  run_by(&s->held[1 + range->arena->kind], pages);
+  range->arena->home_pages += pages;
+  run_by(&s->held[gap__arena_figure(range->arena)], pages);
   gap__events_pages(s, range, page, pages);
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/arena.h"
 #include "core/diagnose.h"
+#include "core/follow.h"
 #include "core/limit.h"
 #include "core/tally.h"
 
@@ -14,9 +15,10 @@ static void run_to(struct gap__running *r, int64_t now) {
 }
 
 void gap__figures_sample(struct gap__policy_state *s) {
-  run_to(&s->segments[0], s->runs[0] + s->runs[1]);
-  run_to(&s->segments[1], s->runs[0]);
-  run_to(&s->segments[2], s->runs[1]);
+  int64_t small = s->runs[GAP__ARENA_SMALL], large = s->runs[GAP__ARENA_LARGE] + s->runs[GAP__ARENA_PLANNED];
+  run_to(&s->segments[0], small + large);
+  run_to(&s->segments[1], small);
+  run_to(&s->segments[2], large);
 }
 
 /* Idle blocks beside live ones, by arena kind: what torch calls inactive_split. */
@@ -25,9 +27,10 @@ static void sample_split(struct gap__policy_state *s) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     gap__lock(&lane->lock);
     for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
-      gap__arena_flush(&lane->arena[kind]);
-      count[1 + kind] += lane->arena[kind].idle_count;
-      bytes[1 + kind] += (int64_t)(lane->arena[kind].idle_units << GAP__UNIT_SHIFT);
+      struct gap__arena *arena = &lane->arena[kind];
+      gap__arena_flush(arena);
+      count[gap__arena_figure(arena)] += arena->idle_count;
+      bytes[gap__arena_figure(arena)] += (int64_t)(arena->idle_units << GAP__UNIT_SHIFT);
     }
     gap__unlock(&lane->lock);
   }
@@ -112,6 +115,7 @@ void gap__figures_stats(struct gap__policy_state *s, struct gap__stats *out) {
   add_running(out->inactive_split, s->split, 1);
   add_running(out->inactive_split_bytes, s->split_bytes, 1);
   add_ours(s, out);
+  gap__follow_stats(s, out);
   gap__unlock(&s->lock);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "core/chunk.h"
+#include "core/follow.h"
 #include "core/pool.h"
 #include "core/supply.h"
 
@@ -75,12 +76,18 @@ static void unpublish(struct gap__lane *lane) {
   slot_set(s, gap, 0);
 }
 
+void gap__lane_make_plain(struct gap__lane *lane) {
+  bool plain = !lane->ended && !lane->thread && !lane->pool.first && !lane->pool.second && !gap__follows(lane->owner);
+  lane->plain = plain ? lane->stream : GAP__PLAIN_NONE;
+}
+
 void gap__lane_retire(struct gap__lane *lane) {
   if (lane->ended) return;
+  gap__follow_leave(lane);
   unpublish(lane);
   lane->ended = true;
   lane->thread = GAP__THREAD_NONE; /* reports go on to show the rest */
-  lane->plain = GAP__PLAIN_NONE;
+  gap__lane_make_plain(lane);
 }
 
 /* ---- lanes that nobody needs ---- */
@@ -241,8 +248,8 @@ static void serve(struct gap__lane *lane, const struct wanted *w) {
   lane->stream = w->stream;
   lane->thread = w->thread;
   lane->pool = w->pool;
-  lane->plain = w->thread || w->pool.first || w->pool.second ? GAP__PLAIN_NONE : w->stream;
   lane->ended = lane->released = false;
+  gap__lane_make_plain(lane);
   atomic_store(&lane->pinned, gap__pool_pins(s, w->pool));
   if (gap__dev_stream_id(s->dev, w->stream, &lane->stream_id)) lane->stream_id = 0;
   publish(lane);

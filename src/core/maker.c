@@ -11,6 +11,7 @@
 
 #include "core/arena.h"
 #include "core/chunk.h"
+#include "core/follow.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/place.h"
@@ -31,39 +32,57 @@ void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint3
   atomic_store(&s->ahead, arena);
 }
 
-/* The hole at the end of the newest range, and how many idle pages lie before it. Lane lock held. */
-static uint32_t tail_hole(const struct gap__arena *arena, struct gap__range **range, uint32_t *ready) {
+/* The hole at the end of the newest range, longer than `units`; 0: there is none, or `enough` idle pages lie before it. Lane lock
+ * held. */
+static uint32_t tail_hole(const struct gap__arena *arena, struct gap__range **range, uint32_t enough, uint32_t units) {
   struct gap__lane *lane = arena->lane;
   *range = gap__range_at(lane->owner, arena->range_newest);
   const struct gap__block *tail = gap__block(lane, (*range)->tail);
-  *ready = 0;
-  if (tail->state != GAP__HOLE) return 0;
+  if (tail->state != GAP__HOLE || tail->len <= units) return 0;
   const struct gap__block *before = tail->prev ? gap__block(lane, tail->prev) : NULL;
-  if (before && before->state == GAP__IDLE) *ready = before->len >> GAP__PAGE_UNIT_SHIFT;
-  return (*range)->tail;
+  uint32_t ready = before && before->state == GAP__IDLE ? before->len >> GAP__PAGE_UNIT_SHIFT : 0;
+  return ready < enough ? (*range)->tail : 0;
+}
+
+/* The same in a planned arena: any hole among the addresses of the plan, which needs them all. */
+static uint32_t planned_hole(const struct gap__arena *arena, struct gap__range **range, uint32_t *units) {
+  const struct gap__lane *lane = arena->lane;
+  const struct gap__plan *plan = atomic_load_explicit(&lane->owner->plan, memory_order_relaxed);
+  uint32_t end = plan ? gap__page_up(plan->units) << GAP__PAGE_UNIT_SHIFT : 0;
+  *range = gap__range_at(lane->owner, lane->track.range);
+  for (uint32_t i = arena->hole_head; i; i = gap__block(lane, i)->link_next) {
+    const struct gap__block *b = gap__block(lane, i);
+    if (b->range != lane->track.range || b->off >= end) continue;
+    uint32_t length = b->len < end - b->off ? b->len : end - b->off;
+    if (*units > length) *units = length;
+    return i;
+  }
+  return 0;
 }
 
 /* Can pages be made here at once? A lent mapping whose address is in use would have to be waited for. */
-static bool vacant(const struct gap__policy_state *s, const struct gap__range *range, uint32_t page) {
-  for (uint32_t i = page; i < page + BATCH_PAGES; i++)
+static bool vacant(const struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t pages) {
+  for (uint32_t i = page; i < page + pages; i++)
     if (range->slot[i] && !gap__mapping_settled(s, range->slot[i])) return false;
   return true;
+}
+
+static uint64_t limit_for(struct gap__policy_state *s, const struct gap__arena *arena) {
+  uint64_t soft = gap__soft_limit(s, 0);
+  return arena->kind == GAP__ARENA_PLANNED ? gap__follow_limit(s, soft, gap__hard_limit(s)) : soft;
 }
 
 /* Reserves the next pages beyond the end. 0: enough are ready, or nothing may be made. Device lock held. */
 static uint32_t reserve_next(struct gap__policy_state *s, struct gap__arena *arena) {
   struct gap__range *range;
-  uint32_t ready, reserved = 0;
-  uint64_t held = gap__held_pages(s), limit = gap__soft_limit(s, 0);
-  if (held + BATCH_PAGES > limit) return 0;
+  uint32_t units = BATCH_PAGES << GAP__PAGE_UNIT_SHIFT, reserved = 0;
+  if (gap__held_pages(s) + BATCH_PAGES > limit_for(s, arena)) return 0;
   gap__lock(&arena->lane->lock);
-  uint32_t hole = tail_hole(arena, &range, &ready);
-  uint32_t units = BATCH_PAGES << GAP__PAGE_UNIT_SHIFT;
+  bool planned = arena->kind == GAP__ARENA_PLANNED;
+  uint32_t hole = planned ? planned_hole(arena, &range, &units) : tail_hole(arena, &range, s->ahead_pages, units);
   struct gap__spot spot = {.range = range, .off = hole ? gap__block(arena->lane, hole)->off : 0};
-  if (hole && ready < s->ahead_pages && gap__block(arena->lane, hole)->len > units &&
-      vacant(s, range, gap__page_of(spot.off))) {
+  if (hole && vacant(s, range, gap__page_of(spot.off), units >> GAP__PAGE_UNIT_SHIFT))
     reserved = gap__place_reserve(arena, &spot, units);
-  }
   gap__unlock(&arena->lane->lock);
   return reserved;
 }
@@ -76,14 +95,14 @@ static bool make_batch(struct gap__policy_state *s) {
   if (!block) return false;
   const struct gap__block *b = gap__block(arena->lane, block);
   struct gap__range *range = gap__range_at(s, b->range);
+  uint32_t pages = b->len >> GAP__PAGE_UNIT_SHIFT;
   gap__dev_background(s->dev, true);
-  int rc = gap__supply_new(s, range, gap__page_of(b->off), b->len >> GAP__PAGE_UNIT_SHIFT,
-                           gap__limit_chunk_pages(s));
+  int rc = gap__supply_new(s, range, gap__page_of(b->off), pages, gap__limit_chunk_pages(s));
   gap__dev_background(s->dev, false);
   gap__lock(&arena->lane->lock);
   gap__place_dissolve(arena, block);
   gap__unlock(&arena->lane->lock);
-  if (!rc) s->made_ahead += BATCH_PAGES;
+  if (!rc) s->made_ahead += pages;
   return !rc;
 }
 

@@ -133,10 +133,39 @@ void gap__place_search(struct gap__arena *arena, uint32_t units, bool aligned, e
   *out = q.best;
 }
 
+/* ---- given places ---- */
+
+enum gap__place_state gap__place_look(const struct gap__range *range, uint32_t off, uint32_t units, uint32_t *block) {
+  const struct gap__lane *lane = range->arena->lane;
+  enum gap__place_state found = GAP__PLACE_FREE;
+  *block = gap__block_covering(range, off);
+  const struct gap__block *b = gap__block(lane, *block);
+  if (b->state == GAP__IDLE && b->len - (off - b->off) >= units) return GAP__PLACE_MAPPED;
+  for (uint32_t i = *block; i && gap__block(lane, i)->off < off + units; i = gap__block(lane, i)->next) {
+    b = gap__block(lane, i);
+    if (b->state == GAP__PENDING) found = GAP__PLACE_PENDING;
+    else if (!is_free(b)) return GAP__PLACE_TAKEN;
+  }
+  return found;
+}
+
+uint32_t gap__place_missing(const struct gap__range *range, uint32_t off, uint32_t units) {
+  const struct gap__lane *lane = range->arena->lane;
+  const struct gap__policy_state *s = lane->owner;
+  uint32_t missing = 0;
+  for (uint32_t page = gap__page_of(off); page < gap__page_up(off + units); page++) {
+    uint32_t m = range->slot[page];
+    if (gap__slot_is_home(s, range, page)) continue;
+    if (m && !gap__mapping_settled(s, m) && !gap__place_claimable(lane, m)) return UINT32_MAX;
+    missing++;
+  }
+  return missing;
+}
+
 /* ---- reserving ---- */
 
 /* Detaches `block`, keeps [off, off + len) of it, files the rest under its old state. 0: GAP_ENOMETA. */
-static uint32_t carve(struct gap__arena *arena, uint32_t block, uint32_t off, uint32_t len) {
+uint32_t gap__place_carve(struct gap__arena *arena, uint32_t block, uint32_t off, uint32_t len) {
   enum gap__state was = gap__block(arena->lane, block)->state;
   gap__block_detach(arena, block);
   uint32_t wanted = gap__block_isolate(arena, block, off, len, was);
@@ -155,11 +184,11 @@ uint32_t gap__place_reserve(struct gap__arena *arena, const struct gap__spot *sp
   if (gap__block(lane, first)->state == GAP__HOLE) start = gap__page_of(start) << GAP__PAGE_UNIT_SHIFT;
   if (gap__block(lane, last)->state == GAP__HOLE) end = gap__page_up(end) << GAP__PAGE_UNIT_SHIFT;
 
-  uint32_t whole = carve(arena, first, start, smaller(block_end(lane, first), end) - start);
+  uint32_t whole = gap__place_carve(arena, first, start, smaller(block_end(lane, first), end) - start);
   while (whole && block_end(lane, whole) < end) {
     uint32_t next = gap__block(lane, whole)->next;
     const struct gap__block *n = gap__block(lane, next);
-    if (!carve(arena, next, n->off, smaller(n->len, end - n->off))) {
+    if (!gap__place_carve(arena, next, n->off, smaller(n->len, end - n->off))) {
       gap__place_dissolve(arena, whole);
       return 0;
     }

@@ -20,6 +20,20 @@ struct gap__spot {
 
 void gap__place_search(struct gap__arena *, uint32_t units, bool aligned, enum gap__place_goal, struct gap__spot *out);
 
+/* A place that was chosen elsewhere. */
+enum gap__place_state {
+  GAP__PLACE_MAPPED,  /* one idle block, with memory behind all of it */
+  GAP__PLACE_FREE,    /* nobody has it, but pages are missing */
+  GAP__PLACE_PENDING, /* what is there was freed, but other streams may still use it */
+  GAP__PLACE_TAKEN
+};
+/* *block: the one that covers `off`.  Cached blocks of the arena count as taken: flush it before.  Lane lock only. */
+enum gap__place_state gap__place_look(const struct gap__range *, uint32_t off, uint32_t units, uint32_t *block);
+/* Pages that [off, off + units) lacks.  UINT32_MAX: a chunk that has moved away may still be used there.  Both locks. */
+uint32_t gap__place_missing(const struct gap__range *, uint32_t off, uint32_t units);
+/* The MAPPED place out of the block that covers it, RESERVED.  Lane lock only.  0: GAP_ENOMETA. */
+uint32_t gap__place_carve(struct gap__arena *, uint32_t block, uint32_t off, uint32_t units);
+
 /* Makes [off, off + units) one RESERVED block, extended to page borders where it reaches into holes. 0: GAP_ENOMETA. */
 uint32_t gap__place_reserve(struct gap__arena *, const struct gap__spot *, uint32_t units);
 /* After its pages were supplied: hands back what lies outside [off, off + units). 0: GAP_ENOMETA, nothing has changed. */

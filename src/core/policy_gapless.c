@@ -8,6 +8,7 @@
 #include "core/chunk.h"
 #include "core/events.h"
 #include "core/figures.h"
+#include "core/follow.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/maker.h"
@@ -109,14 +110,26 @@ static inline int alloc_locked(const struct gap__policy_state *s, struct gap__la
   return 0;
 }
 
-/* A private pool, a per-thread default stream, or somebody who asks for the first time. */
+/* Where the plan places it, or without one. */
+static COLD int alloc_planned(struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
+                              gap_addr *out) {
+  uint32_t index = units <= UNITS_MAX ? gap__follow(lane, (uint32_t)units, bytes) : 0;
+  if (!index) return alloc_locked(s, lane, units, bytes, out);
+  *out = hand_out(s, lane, index, units, bytes);
+  return 0;
+}
+
+/* A private pool, a per-thread default stream, a plan, or somebody who asks for the first time. */
 static __attribute__((noinline)) int alloc_finding(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool,
                                                    uint64_t bytes, gap_addr *out) {
   uint64_t thread = gap__stream_thread(stream);
   if (thread && gap__pending_owes(s, thread)) gap__pending_pay(s);
   struct gap__lane *lane = gap__lane_lock(s, stream, thread, pool);
   int rc = lane ? 0 : gap__lane_get(s, stream, thread, pool, &lane);
-  return rc ? rc : alloc_locked(s, lane, units_of(s, bytes), bytes, out);
+  if (rc) return rc;
+  uint64_t units = units_of(s, bytes);
+  if (gap__follows(s) && !(pool.first | pool.second)) return alloc_planned(s, lane, units, bytes, out);
+  return alloc_locked(s, lane, units, bytes, out);
 }
 
 static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
@@ -297,6 +310,7 @@ static int configure(struct gap__policy_state *s) {
   bool plain = conf->granularity == GAP__UNIT;
   for (int i = 0; i < 16; i++) plain = plain && conf->roundup_power2_divisions[i] <= 1;
   atomic_store(&s->plain_rounding, plain);
+  gap__follow_configure(s);
   gap__lock(&s->lock);
   uint64_t keep = gap__limit_keep(s);
   if (gap__held_pages(s) > keep) trim_to(s, NULL, keep);
@@ -321,6 +335,7 @@ static void destroy(struct gap__policy_state *s) {
   for (uint32_t i = 1; i <= s->range_count; i++) gap__range_destroy(s, gap__range_at(s, i));
   for (uint32_t i = 0; i < s->event_cached; i++) gap__dev_event_destroy(s->dev, s->event_cache[i]);
   gap__lanes_destroy(s);
+  gap__plan_unload(atomic_load(&s->plan));
   gap__slab_destroy(&s->chunks);
   gap__slab_destroy(&s->mappings);
   gap__slab_destroy(&s->uses);
@@ -369,6 +384,7 @@ static void reset(struct gap__policy_state *s, bool peaks, bool accumulated) {
   gap__lock(&s->lock);
   gap__tally_reset(s, peaks, accumulated);
   gap__figures_reset(s, peaks, accumulated);
+  if (accumulated) gap__follow_reset(s);
   gap__unlock(&s->lock);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/diagnose.h"
 #include "core/figures.h"
+#include "core/follow.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/maker.h"
@@ -23,6 +24,7 @@ struct ladder {
   struct gap__arena *arena; /* of the request's kind */
   uint64_t began;           /* of the rung at hand */
   uint32_t block;           /* the answer */
+  uint32_t unplanned;       /* pages taken from places of a plan */
 };
 
 /* Ends the rung at hand: its time counts in any case, its count only when it served. */
@@ -59,26 +61,34 @@ static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__s
   return *block != 0;
 }
 
-/* Chooses a place and supplies its pages. */
-static bool serve(struct ladder *l, enum gap__place_goal goal) {
+/* Supplies the pages of a place that is RESERVED, a page or more around it included. */
+static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block) {
   struct gap__policy_state *s = l->s;
-  struct gap__spot spot;
-  if (l->req->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(s)) return false; /* do not look for addresses in vain */
   uint64_t soft = gap__soft_limit(s, l->req->bytes), hard = gap__hard_limit(s);
-  struct gap__supply q = {.lane = l->lane, .soft = soft, .firm = gap__firm_limit(soft, hard), .hard = hard};
-  if (!find_spot(l, goal, &spot, &q.block)) return false;
-  q.range = spot.range;
-  bool limited = gap__held_pages(s) + spot.missing > q.hard;
+  if (l->arena->kind == GAP__ARENA_PLANNED) soft = gap__follow_limit(s, soft, hard);
+  struct gap__supply q = {.lane = l->lane, .range = spot->range, .block = block,
+                          .soft = soft, .firm = gap__firm_limit(soft, hard), .hard = hard};
+  bool limited = gap__held_pages(s) + spot->missing > q.hard;
   int rc = gap__supply_pages(&q);
   if (rc == GAP_ENOMEM) gap__limit_refused(s);
 
   gap__lock(&l->lane->lock);
-  l->block = rc ? 0 : gap__place_settle(l->arena, q.block, spot.off, l->req->units);
+  l->block = rc ? 0 : gap__place_settle(l->arena, q.block, spot->off, l->req->units);
   if (!l->block) gap__place_dissolve(l->arena, q.block);
   gap__unlock(&l->lane->lock);
   if (!rc && !l->block) gap__trouble_records(s);
+  l->unplanned += q.unplanned;
   if (q.grown) gap__maker_ask(s, l->arena, q.grown);
-  return rung_done(l, !q.stolen ? GAP__RUNG_grow : limited ? GAP__RUNG_steal : GAP__RUNG_steal_ready, l->block != 0);
+  rung_done(l, !q.stolen ? GAP__RUNG_grow : limited ? GAP__RUNG_steal : GAP__RUNG_steal_ready, l->block != 0);
+  return rc || l->block ? rc : GAP_ENOMETA;
+}
+
+/* Chooses a place and supplies its pages. */
+static bool serve(struct ladder *l, enum gap__place_goal goal) {
+  struct gap__spot spot;
+  uint32_t block;
+  if (l->req->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s)) return false; /* do not look for addresses in vain */
+  return find_spot(l, goal, &spot, &block) && supply(l, &spot, block) == 0;
 }
 
 /* Does the small arena better look for a corner before it takes a whole page? In a private pool, whose pages stay, and
@@ -138,16 +148,26 @@ static bool climb(struct ladder *l) {
   return true;
 }
 
-int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_t *block) {
+static struct ladder begin(struct gap__lane *lane, const struct gap__request *req, int arena) {
   struct gap__policy_state *s = lane->owner;
-  struct ladder l = {.s = s, .lane = lane, .req = req};
-  l.arena = &lane->arena[req->units <= GAP__SMALL_UNITS ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
   gap__lock(&s->lock);
   gap__epochs_renumber(s);
-  l.began = gap__dev_now_ns(s->dev);
+  struct ladder l = {.s = s, .lane = lane, .req = req, .arena = &lane->arena[arena], .began = gap__dev_now_ns(s->dev)};
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
   s->trouble = (struct gap__trouble){0};
+  return l;
+}
+
+static void end(struct ladder *l) {
+  gap__figures_sample(l->s);
+  gap__limit_judge(l->s);
+  gap__unlock(&l->s->lock);
+}
+
+int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_t *block) {
+  struct gap__policy_state *s = lane->owner;
+  struct ladder l = begin(lane, req, req->units <= GAP__SMALL_UNITS ? GAP__ARENA_SMALL : GAP__ARENA_LARGE);
   bool served = false;
   int rc = 0;
   uint32_t most = gap__device_conf(s->device)->nmalloc;
@@ -162,9 +182,35 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
     rung_done(&l, GAP__RUNG_fail, false);
     s->rung_count[GAP__RUNG_fail]++;
   }
-  gap__figures_sample(s);
-  gap__limit_judge(s);
-  gap__unlock(&s->lock);
+  end(&l);
   *block = l.block;
+  return rc;
+}
+
+/* ---- a place that is given ---- */
+
+/* The lane lock is held. */
+static int reserve_at(struct ladder *l, struct gap__spot *spot, uint32_t *block) {
+  gap__arena_flush(l->arena);
+  enum gap__place_state found = gap__place_look(spot->range, spot->off, l->req->units, block);
+  if (found > GAP__PLACE_FREE) return GAP_EAGAIN;
+  spot->missing = gap__place_missing(spot->range, spot->off, l->req->units);
+  if (spot->missing == UINT32_MAX) return GAP_ENOMEM;
+  *block = gap__place_reserve(l->arena, spot, l->req->units);
+  return *block ? 0 : GAP_ENOMETA;
+}
+
+int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, uint32_t off, uint32_t *block, bool *contested) {
+  struct ladder l = begin(lane, req, GAP__ARENA_PLANNED);
+  struct gap__spot spot = {.range = gap__range_at(l.s, lane->track.range), .off = off};
+  uint32_t reserved;
+  gap__pending_poll(l.s);
+  gap__lock(&lane->lock);
+  int rc = reserve_at(&l, &spot, &reserved);
+  gap__unlock(&lane->lock);
+  if (!rc) rc = supply(&l, &spot, reserved);
+  end(&l);
+  *block = l.block;
+  *contested = l.unplanned != 0;
   return rc;
 }

@@ -14,4 +14,9 @@ struct gap__request {
  * wholly mapped, of exactly the size asked.  GAP_ENOMEM after the last rung, with a diagnosis. */
 int gap__reclaim(struct gap__lane *, const struct gap__request *, uint32_t *block);
 
+/* A planned request: the same for a place that is given, in the lane's planned arena, where nobody lives.  GAP_EAGAIN: somebody
+ * does, or what was there may still be used by other streams; GAP_ENOMEM and others: no pages could be had.  *contested: it took
+ * pages from other places of the plan. */
+int gap__reclaim_at(struct gap__lane *, const struct gap__request *, uint32_t off, uint32_t *block, bool *contested);
+
 #endif

@@ -49,7 +49,7 @@
 #define GAP__PAGE_UNIT_SHIFT (GAP__PAGE_SHIFT - GAP__UNIT_SHIFT)
 #define GAP__PAGE_UNITS ((uint32_t)1 << GAP__PAGE_UNIT_SHIFT)
 
-enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_COUNT };
+enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_PLANNED, GAP__ARENA_COUNT };
 #define GAP__SMALL_UNITS 128u          /* largest request of the small arena: 64 KiB */
 #define GAP__TORCH_SMALL_UNITS 2048u   /* torch's "small pool": up to 1 MiB; for the statistics only */
 
@@ -97,6 +97,7 @@ struct gap__arena {
   uint32_t hole_count;
   uint32_t idle_count;   /* idle blocks in the bins */
   uint64_t idle_units;   /* sum of their lengths */
+  int64_t home_pages;    /* pages that have memory; guarded by the device lock */
   uint16_t range_newest; /* most recent range; growth happens at its tail */
   uint32_t front[GAP__SMALL_UNITS + 1]; /* small: cached blocks of each length */
   struct gap__bins bins;
@@ -107,8 +108,9 @@ struct gap__range {
   gap_addr base;
   struct gap__arena *arena;
   uint32_t pages;
-  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large */
+  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large, 32 KiB planned */
   uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none */
+  uint64_t *marks;        /* planned: bit per granule, first[] is not 0; NULL in other ranges */
   uint32_t *stamp;        /* page -> epoch of the last free that touched it */
   uint32_t *slot;         /* page -> mapping; guarded by the device lock */
   uint32_t tail;          /* last block by address */
@@ -151,13 +153,27 @@ struct gap__mark {
 enum { GAP__MARKS_OPEN = 16, GAP__EPOCH_FREES = 256 };
 enum { GAP__MARKS = GAP__MARKS_OPEN + 1 }; /* one is left for the end of the stream */
 
+/* How far a lane has followed the plan: follow.h.  Guarded by the lane lock. */
+#define GAP__TRACK_RECENT 8u
+struct gap__track {
+  uint32_t stream;                    /* 1 + the stream of the plan that it follows; 0: none */
+  uint32_t next;                      /* the step that is expected next */
+  uint32_t trust;                     /* grows as requests are expected; at 0 it follows nothing */
+  uint32_t missed;                    /* requests since the last one that was expected */
+  uint32_t asked;                     /* requests */
+  uint32_t recent[GAP__TRACK_RECENT]; /* lengths of the last ones: that of request i at i mod GAP__TRACK_RECENT */
+  uint16_t range;                     /* the addresses of the plan in this lane; 0: none yet */
+  bool barred;                        /* it could not have them */
+};
+
 struct gap__lane {
   _Alignas(64) struct gap__lock lock;
   bool ended;                    /* its stream was retired, or its thread is gone; written under both locks */
   uint32_t epoch;                /* open: frees are stamped with it */
   uint32_t credit;               /* frees until the epoch is closed; GAP__EPOCH_FREES: there was none in it */
   /* whom it serves; written under both locks, while nobody visits */
-  gap_stream plain;              /* = stream in the default pool, when its handle says all of it; else GAP__PLAIN_NONE */
+  gap_stream plain;              /* = stream in the default pool, when its handle says all of it and no plan is followed;
+                                    else GAP__PLAIN_NONE */
   gap_stream stream;             /* normalised: 0 for 0 and 1 */
   uint64_t thread;               /* for the per-thread default stream, else 0 */
   gap_pool_id pool;
@@ -179,6 +195,7 @@ struct gap__lane {
   /* fixed after creation */
   struct gap__policy_state *owner;
   struct gap__arena arena[GAP__ARENA_COUNT];
+  struct gap__track track; /* lane lock */
 };
 
 /* A use of a block by another stream, from the call that says so to its end.  Guarded by the device lock. */
@@ -219,6 +236,20 @@ struct gap__watch { /* guarded by the device lock */
   } notes[GAP__WATCH_NOTES]; /* in order of time */
 };
 
+/* How a request fared that a plan might have placed. */
+enum gap__follow_end {
+  GAP__FOLLOW_PLACED,     /* where the plan says */
+  GAP__FOLLOW_UNEXPECTED, /* the plan has no such request here */
+  GAP__FOLLOW_TAKEN,      /* its place is in use */
+  GAP__FOLLOW_UNBACKED,   /* no memory, or no addresses, could be had for its place */
+  GAP__FOLLOW_END_COUNT
+};
+
+struct gap__follow_figures { /* on the path of requests under a plan only: no lock */
+  _Atomic int64_t requests[GAP__FOLLOW_END_COUNT], bytes[GAP__FOLLOW_END_COUNT];
+  _Atomic int64_t found, periods;
+};
+
 struct gap__policy_state {
   struct gap__device *device;
   struct gap__dev *dev;
@@ -227,6 +258,7 @@ struct gap__policy_state {
   struct gap__range *ranges;
   _Atomic bool plain_rounding;                   /* 512 B and nothing else */
   _Atomic bool scarce;                           /* little more may be held: blocks merge at once, for better places */
+  struct gap__plan *_Atomic plan;                /* that is followed, or NULL; read under a lane lock, written under all */
   _Atomic uint64_t owing;                        /* bit n: thread n mod 64 may have to record an event: pending.h */
 
   struct gap__lock lock; /* the device lock */
@@ -277,8 +309,10 @@ struct gap__policy_state {
   struct gap__running {
     int64_t current, peak, added, removed;
   } held[3], segments[3], split[3], split_bytes[3]; /* pages; mapped stretches; idle blocks, bytes beside live ones */
-  int64_t runs[2]; /* mapped stretches by arena kind, kept as holes come and go */
+  int64_t runs[GAP__ARENA_COUNT]; /* mapped stretches by arena kind, kept as holes come and go */
   int64_t rung_count[GAP__RUNG_COUNT], rung_ns[GAP__RUNG_COUNT];
+  struct gap__follow_figures followed;
+  char plan_path[256];         /* as configured, whether it can be followed or not; guarded by the heap's lock */
   int64_t ooms, retries, stalls, stall_ns, drains;
   int64_t grown, made_ahead, stolen, stolen_alias, stolen_across, claimed, trimmed, device_allocs, device_frees;
 

@@ -163,33 +163,46 @@ static bool order_behind(const struct gap__lane *lane, const struct gap__lane *o
   return gap__dev_stream_wait(lane->owner->dev, lane->stream, owner->marks[last].event) == 0;
 }
 
-/* Takes idle chunks worth `want` pages, `inside` idle blocks too.  Every lane's lock is held. */
-static uint32_t steal_from_all(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, bool behind,
-                               bool inside, uint32_t *loot_count) {
-  uint32_t taken = 0, count = collect(s, lane);
-  const struct gap__lane *ordered = NULL; /* the last lane that the asking stream was ordered behind */
-  for (uint32_t i = 0; i < count && taken < want; i++) {
+struct raid {
+  const struct gap__lane *lane; /* who asks */
+  uint32_t want, taken;         /* pages */
+  bool behind;                  /* other streams' closed epochs will do: the asking one is ordered behind them */
+  bool planned;                 /* for a place of the plan */
+  uint32_t *loot_count;
+};
+
+/* From the ends of idle blocks, or from their insides too; from places of the plan, or from all others. */
+static void steal_round(struct gap__policy_state *s, struct raid *raid, uint32_t count, bool inside, bool from_plan) {
+  const struct gap__lane *lane = raid->lane, *ordered = NULL; /* the last lane that it was ordered behind */
+  for (uint32_t i = 0; i < count && raid->taken < raid->want; i++) {
     const struct victim *v = &s->scratch->victims[i];
     const struct gap__lane *owner = v->arena->lane;
-    uint32_t epoch = epoch_allowed(lane, owner, behind);
-    if (behind && owner != ordered && v->stamp <= epoch) {
+    uint32_t epoch = epoch_allowed(lane, owner, raid->behind);
+    if (raid->planned && from_plan != (v->arena->kind == GAP__ARENA_PLANNED)) continue;
+    if (raid->behind && owner != ordered && v->stamp <= epoch) {
       if (!order_behind(lane, owner)) continue;
       ordered = owner;
     }
-    taken += take_from(s, v, want - taken, epoch, inside, loot_count);
+    raid->taken += take_from(s, v, raid->want - raid->taken, epoch, inside, raid->loot_count);
   }
-  return taken;
 }
 
-/* Idle chunks worth `want` pages, from the ends of idle blocks before their insides; returns how many pages they have. */
-static uint32_t steal(struct gap__policy_state *s, const struct gap__lane *lane, uint32_t want, bool behind,
-                      uint32_t *loot_count) {
+/* From the ends of idle blocks before their insides; one place of the plan gets the pages of another one last. */
+static void steal_rounds(struct gap__policy_state *s, struct raid *raid) {
+  for (int from_plan = 0; from_plan <= raid->planned; from_plan++)
+    for (int inside = 0; inside <= 1 && raid->taken < raid->want; inside++)
+      steal_round(s, raid, collect(s, raid->lane), inside, from_plan);
+}
+
+/* Takes idle chunks worth `want` pages; returns how many pages they have. */
+static uint32_t steal(struct gap__supply *q, uint32_t want, bool behind, uint32_t *loot_count) {
+  struct gap__policy_state *s = q->lane->owner;
+  struct raid raid = {q->lane, want, 0, behind, q->range->arena->kind == GAP__ARENA_PLANNED, loot_count};
   lock_all(s);
-  refresh_epochs(s, lane);
-  uint32_t taken = steal_from_all(s, lane, want, behind, false, loot_count);
-  if (taken < want) taken += steal_from_all(s, lane, want - taken, behind, true, loot_count);
+  refresh_epochs(s, q->lane);
+  steal_rounds(s, &raid);
   unlock_all(s);
-  return taken;
+  return raid.taken;
 }
 
 /* Puts chunks that found no place back where they were: they are still mapped there. */
@@ -255,6 +268,7 @@ static int vacate(struct gap__policy_state *s, struct gap__range *range, uint32_
   uint32_t m = range->slot[page];
   if (!m) return 0;
   if (!gap__mapping_settled(s, m)) {
+    if (range->arena->kind == GAP__ARENA_PLANNED) return GAP_ENOMEM; /* another place is better than a wait */
     if (atomic_load_explicit(&range->arena->lane->pinned, memory_order_relaxed))
       return GAP_ENOMEM; /* a graph may use it */
     int rc = gap__lane_wait(range->arena->lane, gap__mapping_at(s, m)->stamp);
@@ -287,6 +301,7 @@ static void move_in(struct gap__supply *q, uint32_t page) {
   uint32_t left = c->home;
   gap__chunk_rehome(s, mapping);
   const struct gap__mapping *old = gap__mapping_at(s, left);
+  if (gap__range_at(s, old->range)->arena->kind == GAP__ARENA_PLANNED) q->unplanned += c->pages;
   bool early = old->stamp > gap__range_at(s, old->range)->arena->lane->completed;
   if (early) {
     gap__lock(&q->lane->lock);
@@ -483,7 +498,7 @@ static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t steal_beyond(struct gap__supply *q, uint32_t missing, uint64_t allowed, bool behind,
                              uint32_t *loot_count) {
   if (missing <= allowed) return 0;
-  return steal(q->lane->owner, q->lane, missing - (uint32_t)allowed, behind, loot_count);
+  return steal(q, missing - (uint32_t)allowed, behind, loot_count);
 }
 
 int gap__supply_pages(struct gap__supply *q) {

@@ -10,6 +10,7 @@ struct gap__supply {
   uint32_t block;           /* RESERVED */
   uint64_t soft, firm, hard; /* limits on held pages: grow, grow if nothing idle is ready, grow at all */
   uint32_t stolen, grown;   /* what was done, for the rung's counter */
+  uint32_t unplanned;       /* of the stolen pages, those that lay where a plan has another place */
 };
 
 /* Expects the asking lane's lock NOT held.  GAP_ENOMEM: not enough ready pages (those supplied so far are mapped and

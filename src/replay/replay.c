@@ -479,6 +479,21 @@ static void report_stats(const struct gap__stats *stats, gap_replay_result *resu
 }
 _Static_assert(GAP__RUNG_COUNT <= GAP_RUNGS_MAX, "the public result has room for every rung");
 
+static void report_plan(const struct gap__stats *stats, gap_replay_plan *plan) {
+  *plan = (gap_replay_plan){.requests = (uint64_t)stats->plan_requests,
+                            .bytes = (uint64_t)stats->plan_bytes,
+                            .placed = (uint64_t)stats->plan_placed,
+                            .placed_bytes = (uint64_t)stats->plan_placed_bytes,
+                            .unexpected = (uint64_t)stats->plan_unexpected,
+                            .unexpected_bytes = (uint64_t)stats->plan_unexpected_bytes,
+                            .taken = (uint64_t)stats->plan_taken,
+                            .taken_bytes = (uint64_t)stats->plan_taken_bytes,
+                            .unbacked = (uint64_t)stats->plan_unbacked,
+                            .unbacked_bytes = (uint64_t)stats->plan_unbacked_bytes,
+                            .found = (uint64_t)stats->plan_found,
+                            .periods = (uint64_t)stats->plan_periods};
+}
+
 static int report(struct run *run) {
   struct gap__stats stats = {0};
   report_driver(run);
@@ -488,6 +503,7 @@ static int report(struct run *run) {
   run->result->fitted = !run->refused;
   run->result->events = run->index;
   report_stats(&stats, run->result);
+  report_plan(&stats, &run->result->plan);
   return 0;
 }
 

@@ -86,6 +86,25 @@ static void put_growth(json_t *object, const gap_replay_result *result) {
   put_ratio(object, "growth_background_us_per_gib", (double)result->growth_background_us, gib);
 }
 
+/* Only where a plan was followed. */
+static void put_plan(json_t *object, const gap_replay_plan *plan) {
+  if (!plan->requests) return;
+  json_t *part = json_object();
+  put_count(part, "requests", plan->requests);
+  put_count(part, "bytes", plan->bytes);
+  put_count(part, "placed", plan->placed);
+  put_count(part, "placed_bytes", plan->placed_bytes);
+  put_count(part, "unexpected", plan->unexpected);
+  put_count(part, "unexpected_bytes", plan->unexpected_bytes);
+  put_count(part, "taken", plan->taken);
+  put_count(part, "taken_bytes", plan->taken_bytes);
+  put_count(part, "unbacked", plan->unbacked);
+  put_count(part, "unbacked_bytes", plan->unbacked_bytes);
+  put_count(part, "found", plan->found);
+  put_count(part, "periods", plan->periods);
+  json_object_set_new(object, "plan", part);
+}
+
 static void put_verification(json_t *object, const gap_replay_result *result) {
   if (result->verdict == GAP_VERDICT_NONE) return;
   bool agrees = result->verdict == GAP_VERDICT_AGREES;
@@ -121,6 +140,7 @@ char *gap_replay_json(const char *file, const gap_replay_result *result) {
   put_memory(object, result);
   put_time(object, result);
   put_growth(object, result);
+  put_plan(object, &result->plan);
   put_rest(object, result);
   put_verification(object, result);
   char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
