@@ -22,11 +22,19 @@ void gap__arena_init(struct gap__arena *arena, struct gap__lane *lane, uint8_t k
  * A planned range has blocks of all sizes at addresses that somebody else has chosen: its granules are small, and a bit for
  * each says whether a block starts there, so that the block around an address is found quickly however long it is. */
 
+static inline bool has_marks(const struct gap__range *range) { return range->granule_shift == PLANNED_GRANULE_SHIFT; }
+
+/* They lie behind the table: with a pointer of their own a range would not have a power of two of bytes any more. */
+static inline uint64_t *marks_of(const struct gap__range *range) {
+  uint64_t granules = (uint64_t)range->pages << GAP__PAGE_UNIT_SHIFT >> PLANNED_GRANULE_SHIFT;
+  return (uint64_t *)(void *)(range->first + granules);
+}
+
 static inline void mark(struct gap__range *range, uint32_t granule) {
-  if (range->marks) range->marks[granule >> 6] |= 1ull << (granule & 63);
+  if (__builtin_expect(has_marks(range), 0)) marks_of(range)[granule >> 6] |= 1ull << (granule & 63);
 }
 static inline void unmark(struct gap__range *range, uint32_t granule) {
-  if (range->marks) range->marks[granule >> 6] &= ~(1ull << (granule & 63));
+  if (__builtin_expect(has_marks(range), 0)) marks_of(range)[granule >> 6] &= ~(1ull << (granule & 63));
 }
 
 static inline void index_remove(struct gap__lane *lane, struct gap__range *range, uint32_t index) {
@@ -40,13 +48,14 @@ static inline void index_remove(struct gap__lane *lane, struct gap__range *range
 
 /* The last granule up to `granule` in which a block starts. */
 static uint32_t granule_up_to(const struct gap__range *range, uint32_t granule) {
-  if (!range->marks) {
+  if (!has_marks(range)) {
     while (!range->first[granule]) granule--;
     return granule;
   }
+  const uint64_t *marks = marks_of(range);
   uint32_t word = granule >> 6;
-  uint64_t bits = range->marks[word] & (~0ull >> (63 - (granule & 63)));
-  while (!bits) bits = range->marks[--word];
+  uint64_t bits = marks[word] & (~0ull >> (63 - (granule & 63)));
+  while (!bits) bits = marks[--word];
   return word * 64 + 63 - (uint32_t)__builtin_clzll(bits);
 }
 
@@ -231,22 +240,22 @@ static int reserve_window(struct gap__policy_state *s, const struct gap__arena *
 
 static const uint32_t granule_shifts[] = {SMALL_GRANULE_SHIFT, LARGE_GRANULE_SHIFT, PLANNED_GRANULE_SHIFT};
 
-static uint64_t marks_bytes(uint64_t granules) { return (granules + 63) / 64 * sizeof(uint64_t); }
+/* A range has a multiple of 64 granules: WINDOW_BYTES_MIN does. */
+static uint64_t first_bytes(const struct gap__range *range, uint64_t granules) {
+  return granules * sizeof(uint32_t) + (has_marks(range) ? granules / 64 * sizeof(uint64_t) : 0);
+}
 
 static void range_unmap_tables(struct gap__range *range, uint64_t granules) {
-  gap__meta_unmap(range->marks, marks_bytes(granules));
-  gap__meta_unmap(range->first, granules * sizeof(uint32_t));
+  gap__meta_unmap(range->first, first_bytes(range, granules));
   gap__meta_unmap(range->stamp, range->pages * sizeof(uint32_t));
   gap__meta_unmap(range->slot, range->pages * sizeof(uint32_t));
 }
 
 static int range_map_tables(struct gap__range *range, uint64_t granules) {
-  bool planned = range->arena->kind == GAP__ARENA_PLANNED;
-  if (planned) range->marks = gap__meta_map(marks_bytes(granules));
-  range->first = gap__meta_map(granules * sizeof(uint32_t));
+  range->first = gap__meta_map(first_bytes(range, granules));
   range->stamp = gap__meta_map(range->pages * sizeof(uint32_t));
   range->slot = gap__meta_map(range->pages * sizeof(uint32_t));
-  if (range->first && range->stamp && range->slot && (range->marks || !planned)) return 0;
+  if (range->first && range->stamp && range->slot) return 0;
   range_unmap_tables(range, granules);
   return GAP_ENOMETA;
 }

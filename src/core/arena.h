@@ -62,6 +62,8 @@ void gap__arena_flush(struct gap__arena *);
 /* Serves `units` from an idle block: best fit. 0: nothing fits.  The block is RESERVED. */
 uint32_t gap__arena_fit(struct gap__arena *, uint32_t units, bool aligned);
 
+_Static_assert(sizeof(struct gap__range) == 64, "the hot path finds a range by a shift");
+
 /* Marks the pages of [off, off + len) as used up to the lane's open epoch. */
 static inline void gap__range_stamp(struct gap__range *range, uint32_t off, uint32_t len, uint32_t epoch) {
   uint32_t first = off >> GAP__PAGE_UNIT_SHIFT, last = (off + len - 1) >> GAP__PAGE_UNIT_SHIFT;

@@ -54,7 +54,7 @@ void gap__follow_stats(const struct gap__policy_state *, struct gap__stats *);
 void gap__follow_reset(struct gap__policy_state *);
 
 /* The limit up to which growing beats stealing, for places of the plan until it has all the pages that it needs.  `soft`: for other places.
- * The device lock is held, no lane lock. */
+ * The device lock is held, no lane lock, and nothing is reserved. */
 uint64_t gap__follow_limit(struct gap__policy_state *, uint64_t soft, uint64_t hard);
 
 static inline bool gap__follows(const struct gap__policy_state *s) {

@@ -62,10 +62,9 @@ static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__s
 }
 
 /* Supplies the pages of a place that is RESERVED, a page or more around it included. */
-static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block) {
+static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block, uint64_t soft) {
   struct gap__policy_state *s = l->s;
-  uint64_t soft = gap__soft_limit(s, l->req->bytes), hard = gap__hard_limit(s);
-  if (l->arena->kind == GAP__ARENA_PLANNED) soft = gap__follow_limit(s, soft, hard);
+  uint64_t hard = gap__hard_limit(s);
   struct gap__supply q = {.lane = l->lane, .range = spot->range, .block = block,
                           .soft = soft, .firm = gap__firm_limit(soft, hard), .hard = hard};
   bool limited = gap__held_pages(s) + spot->missing > q.hard;
@@ -88,7 +87,8 @@ static bool serve(struct ladder *l, enum gap__place_goal goal) {
   struct gap__spot spot;
   uint32_t block;
   if (l->req->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s)) return false; /* do not look for addresses in vain */
-  return find_spot(l, goal, &spot, &block) && supply(l, &spot, block) == 0;
+  uint64_t soft = gap__soft_limit(l->s, l->req->bytes);
+  return find_spot(l, goal, &spot, &block) && supply(l, &spot, block, soft) == 0;
 }
 
 /* Does the small arena better look for a corner before it takes a whole page? In a private pool, whose pages stay, and
@@ -205,10 +205,11 @@ int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, uint
   struct gap__spot spot = {.range = gap__range_at(l.s, lane->track.range), .off = off};
   uint32_t reserved;
   gap__pending_poll(l.s);
+  uint64_t soft = gap__follow_limit(l.s, gap__soft_limit(l.s, req->bytes), gap__hard_limit(l.s));
   gap__lock(&lane->lock);
   int rc = reserve_at(&l, &spot, &reserved);
   gap__unlock(&lane->lock);
-  if (!rc) rc = supply(&l, &spot, reserved);
+  if (!rc) rc = supply(&l, &spot, reserved, soft);
   end(&l);
   *block = l.block;
   *contested = l.unplanned != 0;

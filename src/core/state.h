@@ -109,8 +109,7 @@ struct gap__range {
   struct gap__arena *arena;
   uint32_t pages;
   uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large, 32 KiB planned */
-  uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none */
-  uint64_t *marks;        /* planned: bit per granule, first[] is not 0; NULL in other ranges */
+  uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none; planned: marks behind it */
   uint32_t *stamp;        /* page -> epoch of the last free that touched it */
   uint32_t *slot;         /* page -> mapping; guarded by the device lock */
   uint32_t tail;          /* last block by address */

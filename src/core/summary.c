@@ -70,6 +70,19 @@ static void add_idle(struct gap__text *out, const struct gap__stats *s) {
                 (long long)s->num_alloc_retries, (long long)s->stalls, (double)s->stall_us / 1e3);
 }
 
+/* Only where a plan is followed. */
+static void add_plan(struct gap__text *out, const struct gap__stats *s) {
+  int64_t requests = s->plan_placed + s->plan_unexpected + s->plan_taken + s->plan_unbacked;
+  int64_t bytes = s->plan_placed_bytes + s->plan_unexpected_bytes + s->plan_taken_bytes + s->plan_unbacked_bytes;
+  char placed[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES];
+  if (!s->plan_requests) return;
+  gap__text_add(out, "  plan: %lld of %lld requests placed as planned (%s of %s); not expected: %lld, place in use: %lld, no pages: %lld\n",
+                (long long)s->plan_placed, (long long)requests, gap__text_size((uint64_t)s->plan_placed_bytes, placed),
+                gap__text_size((uint64_t)bytes, all), (long long)s->plan_unexpected, (long long)s->plan_taken,
+                (long long)s->plan_unbacked);
+  gap__text_add(out, "  plan: found %lld times, %lld periods ended\n", (long long)s->plan_found, (long long)s->plan_periods);
+}
+
 /* "weights (3,0)"; without a tag "(3,0)". */
 static void pool_name(gap_heap *heap, int device, gap_pool_id id, char out[96]) {
   char tag[32];
@@ -115,6 +128,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   gap__text_add(out, "gapless memory summary, device %d\n", device);
   add_memory(out, &s);
   add_idle(out, &s);
+  add_plan(out, &s);
   add_usage(out, heap, device);
   add_work(out, &s);
   return 0;
