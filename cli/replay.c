@@ -265,16 +265,17 @@ static void explain_verdict(const gap_replay_result *result) {
 
 static void explain_plan(const gap_replay_result *result) {
   const gap_replay_plan *plan = &result->plan;
-  char placed[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES], unexpected[GAP__TEXT_BYTES], taken[GAP__TEXT_BYTES],
-      unbacked[GAP__TEXT_BYTES];
-  uint64_t requests = plan->placed + plan->unexpected + plan->taken + plan->unbacked;
+  char placed[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES], one[GAP__TEXT_BYTES], two[GAP__TEXT_BYTES], three[GAP__TEXT_BYTES];
+  uint64_t others = plan->unexpected + plan->taken + plan->unbacked, requests = plan->placed + others;
   if (!plan->requests || !requests) return;
-  printf("  %s placed %s of %s requests as planned (%.1f %%); of the others the plan did not have %s, %s found their "
-         "place in "
-         "use, for %s it had no pages.\n",
-         gap_policy_name(result->policy), gap__text_thousands(plan->placed, placed), gap__text_thousands(requests, all),
-         100 * (double)plan->placed / (double)requests, gap__text_thousands(plan->unexpected, unexpected),
-         gap__text_thousands(plan->taken, taken), gap__text_thousands(plan->unbacked, unbacked));
+  printf("  %s served %s of %s requests where the plan says (%.1f %%)", gap_policy_name(result->policy),
+         gap__text_thousands(plan->placed, placed), gap__text_thousands(requests, all),
+         100 * (double)plan->placed / (double)requests);
+  if (others)
+    printf(": %s were not in the plan there, %s found the place in use, for %s it had no pages",
+           gap__text_thousands(plan->unexpected, one), gap__text_thousands(plan->taken, two),
+           gap__text_thousands(plan->unbacked, three));
+  puts(".");
 }
 
 /* What holds for the history, whatever the policy. */

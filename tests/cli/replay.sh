@@ -2,6 +2,7 @@
 # What `gapless replay` prints, with times masked: replay.sh COMMAND [--write]
 . "$(dirname "$0")/golden.inc"
 
+out=$PWD
 cd "$data" || exit 1
 golden replay-fits        replay oom.pickle.xz --policy native,ideal --min-cap
 golden replay-does-not    replay oom.pickle.xz --policy native --cap 26GiB
@@ -16,6 +17,11 @@ golden replay-expandable  replay tr_exp_cap.json.gz --policy native --verify
 longer() { gzip -dc tr_exp_cap.json.gz | sed 's/"alloc", \([0-9]*\), 11283466/"alloc", \1, 11283474/'; }
 input=<(longer) golden replay-contradicts replay - --verify
 golden replay-cannot      replay ring.pickle.xz --verify
+"$command" plan gnn.pickle.xz --quiet --time-limit 60 -o "$out/whole.plan" >/dev/null
+golden replay-plan        replay gnn.pickle.xz --policy gapless --conf "plan:$out/whole.plan"
+"$command" plan gnn.pickle.xz --steps 3..3 --quiet --time-limit 60 -o "$out/step.plan" >/dev/null
+golden replay-plan-step   replay gnn.pickle.xz --policy gapless --conf "plan:$out/step.plan"
+golden replay-no-plan     replay gnn.pickle.xz --policy gapless --conf plan:nowhere.plan
 golden replay-json        replay oom.pickle.xz --policy native --cap 26GiB --json
 golden replay-quiet       replay gnn.pickle.xz --policy ideal --quiet
 golden replay-bad-file    replay README.md gnn.pickle.xz --policy ideal
