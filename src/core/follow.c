@@ -198,7 +198,8 @@ static enum gap__follow_end place_slowly(struct gap__lane *lane, uint32_t off, u
   int rc = gap__reclaim_at(lane, &req, off, index, &contested);
   gap__lock(&lane->lock);
   lane->visitors--;
-  struct gap__plan *plan = atomic_load_explicit(&lane->owner->plan, memory_order_relaxed); /* it may be another one by now */
+  struct gap__plan *plan =
+      atomic_load_explicit(&lane->owner->plan, memory_order_relaxed); /* it may be another one by now */
   if (contested && plan) distrust(plan, &lane->track);
   return !rc ? GAP__FOLLOW_PLACED : rc == GAP_EAGAIN ? GAP__FOLLOW_TAKEN : GAP__FOLLOW_UNBACKED;
 }

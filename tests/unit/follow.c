@@ -17,11 +17,11 @@ enum { PERIOD = 60, NONE = -1 };
 struct play {
   struct try t;
   struct plan_maker m;
-  gap_stream streams[4];          /* the real ones */
-  gap_addr addr[PLAN_MOST];       /* of the period at hand; 0: not live */
-  gap_addr base[4];               /* where the plan lies for a stream; NOWHERE: not known yet */
-  int skip, alter, keep;          /* the request that is left out, that has another size, that is not freed; NONE */
-  int before;                     /* in front of this request there is another one */
+  gap_stream streams[4];    /* the real ones */
+  gap_addr addr[PLAN_MOST]; /* of the period at hand; 0: not live */
+  gap_addr base[4];         /* where the plan lies for a stream; NOWHERE: not known yet */
+  int skip, alter, keep;    /* the request that is left out, that has another size, that is not freed; NONE */
+  int before;               /* in front of this request there is another one */
   gap_addr extra, kept;
 };
 
