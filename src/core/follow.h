@@ -61,4 +61,10 @@ static inline bool gap__follows(const struct gap__policy_state *s) {
   return atomic_load_explicit(&s->plan, memory_order_relaxed) != NULL;
 }
 
+/* Do several streams share the plan's addresses?  Their pages come and go. */
+static inline bool gap__follow_takes_turns(const struct gap__policy_state *s) {
+  const struct gap__plan *plan = atomic_load_explicit(&s->plan, memory_order_relaxed);
+  return plan && plan->stream_count > 1;
+}
+
 #endif

@@ -1,6 +1,7 @@
 /* Limits on held pages: see limit.h. */
 #include "core/limit.h"
 
+#include "core/follow.h"
 #include "core/tally.h"
 
 #define RESERVE_DEFAULT ((uint64_t)512 << 20)
@@ -70,6 +71,7 @@ uint32_t gap__limit_chunk_pages(const struct gap__policy_state *s) {
   uint64_t chosen = gap__device_conf(s->device)->chunk_max >> GAP__PAGE_SHIFT,
            card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
   if (chosen > 1) return (uint32_t)chosen;
+  if (gap__follow_takes_turns(s)) return 1;
   uint64_t held = gap__held_pages(s), part = held / PLENTY_SHARE;
   if (capped(s) || held >= card / 2 || part < 1) return 1;
   return part < PLENTY_PAGES ? (uint32_t)part : PLENTY_PAGES;
