@@ -170,6 +170,28 @@ def launcher():
 
 
 @case
+def each_first_word_to_cuda():
+    """Whatever a program asks of CUDA first, gapless is there by then, and the answer is the one that PyTorch gives."""
+    block = "x = torch.empty(1 << 20, dtype=torch.uint8, device='cuda')"
+    for first, wanted in (
+        (f"p = torch.cuda.MemPool()\nwith torch.cuda.use_mem_pool(p):\n    {block}\nprint(p.use_count())", "1"),
+        ("torch.cuda.memory._record_memory_history()", "True"),
+        ("torch.cuda.set_per_process_memory_fraction(0.5)\nprint(torch.cuda.get_per_process_memory_fraction())", "0.5"),
+        ("torch._C._cuda_attach_out_of_memory_observer(lambda *_: print('told'))", "told"),
+        ("print(len(torch.cuda.memory_snapshot()))", "0"),
+        ("print(torch.accelerator.memory_allocated())", "0"),
+    ):
+        code = f"import torch\n{first}\n{block}\n"
+        if wanted == "True":
+            code += "print(len(torch.cuda.memory._snapshot()['device_traces'][0]) > 0)\n"
+        if wanted == "told":
+            code += "try:\n    torch.empty(1 << 50, device='cuda')\nexcept torch.OutOfMemoryError:\n    pass\n"
+        code += "print(torch.cuda.get_allocator_backend())"
+        out, said = run(code, GAPLESS="1")
+        assert out == f"{wanted}\ngapless\n" and said == "", (first, out, said)
+
+
+@case
 def switched_off_is_native():
     out, said = run(WORK + "work(); print(torch.cuda.get_allocator_backend())", GAPLESS="0")
     assert out == "native\n" and said == ""
