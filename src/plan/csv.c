@@ -47,7 +47,7 @@ static int make_entries(const struct gap__minimalloc *table, struct gap_plan *pl
                                            .from = rank_of(times, distinct, block->lower),
                                            .to = rank_of(times, distinct, block->upper)};
   }
-  free(times);
+  plan->times = times;
   plan->count = table->blocks.count;
   plan->moments = distinct ? distinct - 1 : 0;
   qsort(plan->at, plan->count, sizeof *plan->at, by_birth);

@@ -36,6 +36,7 @@ static int find_grain(const struct gap_plan *plan, uint64_t *grain, char **messa
 static void fill(const struct gap_plan *plan, uint64_t grain, struct gap__plan_problem *problem) {
   problem->count = plan->count;
   problem->moments = plan->moments;
+  problem->times = plan->times;
   for (uint32_t i = 0; i < plan->count; i++) {
     const struct gap__plan_entry *entry = &plan->at[i];
     uint64_t align = entry->align / grain ? entry->align / grain : 1;
@@ -82,5 +83,6 @@ int gap__plan_place(struct gap_plan *plan, uint64_t capacity_bytes, const struct
 void gap__plan_release(struct gap_plan *plan) {
   free(plan->at);
   free(plan->streams);
+  free(plan->times);
   *plan = (struct gap_plan){0};
 }

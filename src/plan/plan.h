@@ -11,6 +11,7 @@
 struct gap_plan {
   struct gap__plan_entry *at; /* in order of `from` */
   uint32_t count, moments;
+  uint64_t *times;   /* of moments 0 to `moments`; NULL: not known */
   uint64_t *streams; /* handles as recorded, in order of appearance; at least one */
   uint32_t stream_count;
   gap_plan_info info;

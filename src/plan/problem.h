@@ -23,6 +23,7 @@ struct gap__plan_block {
 struct gap__plan_problem {
   struct gap__plan_block *at; /* in order of `from` */
   uint32_t count, moments;
+  const uint64_t *times; /* of moments 0 to `moments`; NULL: not known */
 };
 
 /* A lower bound of every placement: the most grains that live at one moment. */

@@ -8,6 +8,8 @@
 #include "plan/exact.h"
 #include "plan/wheel.h"
 
+enum { TURNS = 16 };
+
 struct solver {
   const struct gap__plan_problem *problem;
   const struct gap__plan_clock *clock;
@@ -15,6 +17,7 @@ struct solver {
   struct gap__board board;
   uint64_t target; /* good enough */
   uint64_t proved; /* nothing lower exists */
+  uint64_t tries;  /* of exact search: each has a seed of its own */
 };
 
 static bool is_done(const struct solver *solver) {
@@ -98,30 +101,53 @@ static int eject(struct solver *solver, unsigned round, uint64_t until_ms) {
 
 /* ---- exact --------------------------------------------------------------------------------------------------------- */
 
-/* Tries a target between what is proved and what is found. */
-static int search_exactly(struct solver *solver, uint64_t target, uint64_t until_ms) {
+static int search_exactly(struct solver *solver, uint64_t aim, uint64_t until_ms, enum gap__plan_answer *answer) {
   struct gap__plan_solution *solution = solver->solution;
-  enum gap__plan_answer answer;
-  int rc = gap__plan_exact(solver->problem, target, solver->clock, until_ms, solution->offsets, &answer);
-  if (answer == GAP__PLAN_FOUND) {
+  int rc = gap__plan_exact(solver->problem, aim, solver->tries++, solver->clock, until_ms, solution->offsets, answer);
+  if (*answer == GAP__PLAN_FOUND) {
     solution->height = gap__plan_height(solver->problem, solution->offsets);
     solution->method = "exact";
-  } else if (answer == GAP__PLAN_NONE) {
-    solver->proved = target + 1;
+  } else if (*answer == GAP__PLAN_NONE) {
+    solver->proved = aim + 1;
     if (solver->target < solver->proved) solver->target = solver->proved;
   }
   return rc;
 }
 
+/* Short turns halfway between what is found and what was missed: what can be found is mostly found soon. */
+static int close_in(struct solver *solver, uint64_t missed, uint64_t turn_ms, uint64_t until_ms) {
+  const struct gap__plan_solution *solution = solver->solution;
+  int rc = 0;
+  while (!rc && solution->height > solver->target && !gap__plan_is_late(solver->clock, until_ms)) {
+    enum gap__plan_answer answer;
+    uint64_t end = gap__plan_elapsed_ms(solver->clock) + turn_ms;
+    if (missed + 1 >= solution->height) {
+      missed = solver->target - 1;
+      turn_ms *= 2;
+    }
+    uint64_t aim = missed + (solution->height - missed) / 2;
+    rc = search_exactly(solver, aim, end < until_ms ? end : until_ms, &answer);
+    if (answer != GAP__PLAN_FOUND) missed = aim;
+  }
+  return rc;
+}
+
+/* The target has half of the time. */
+static int descend(struct solver *solver, uint64_t until_ms) {
+  uint64_t now = gap__plan_elapsed_ms(solver->clock), half = until_ms > now ? (until_ms - now) / 2 : 0;
+  uint64_t aim = solver->target;
+  enum gap__plan_answer answer;
+  int rc = search_exactly(solver, aim, now + half, &answer);
+  return rc ? rc : close_in(solver, aim, half / TURNS + 1, until_ms);
+}
+
 /* ---- turns --------------------------------------------------------------------------------------------------------- */
 
 static int improve(struct solver *solver) {
-  struct gap__plan_solution *solution = solver->solution;
   bool small = solver->problem->count <= GAP__PLAN_EXACT_BLOCKS_MAX;
   int rc = 0;
   for (unsigned round = 0; !rc && !is_done(solver); round++) {
-    uint64_t middle = solver->target + (solution->height - solver->target) / 2;
-    if (small) rc = search_exactly(solver, round % 2 ? middle : solver->target, until(solver, round ? 0.2 : 0.6));
+    if (small) rc = descend(solver, until(solver, 0.6));
     if (!rc && !is_done(solver)) rc = reorder(solver, round, until(solver, 0.3));
     if (!rc && !is_done(solver)) rc = eject(solver, round, until(solver, 0.5));
   }
