@@ -28,7 +28,7 @@ CHOSEN = {
     "test_multiprocessing.TestMultiprocessing.test_*cuda*": "memory shared between processes",
     "test_multiprocessing.TestMultiprocessing.test_event*": "events between processes, which guard that memory",
     "test_cuda_trace.TestCudaTrace.test_*memory*": "trace trackers",
-    "test_cuda_sanitizer.*": "the sanitizer, which lives on those",
+    "test_cuda_sanitizer.TestArgumentHandler.*": "the sanitizer, which lives on those; its other tests have no tensor",
     "test_memory_profiler.*CUDA.test_*": "the profiler's memory timeline",
     "test_cudagraph_trees.*": "torch.compile with cudagraph trees",
 }
