@@ -22,6 +22,7 @@ static const char help[] =
     "  --mark NAME        a step begins where the program's mark NAME begins; default: profiler or optimiser steps,\n"
     "                     else the period of the requests\n"
     "  -o, --output PLAN  write the plan file\n"
+    "  --apart            no two streams share addresses: for a plan that a program with several streams is to follow\n"
     "  --capacity SIZE    stop as soon as this is met\n"
     "  --time-limit SEC   time for the search; default: 10\n"
     "  --device N         this device of the file; default: the first with requests\n"
@@ -36,12 +37,23 @@ struct request {
   bool json, quiet;
 };
 
-enum { OPT_STEPS = 256, OPT_MARK, OPT_CAPACITY, OPT_LIMIT, OPT_DEVICE, OPT_JSON, OPT_QUIET, SECONDS_MAX = 86400 };
+enum {
+  OPT_STEPS = 256,
+  OPT_MARK,
+  OPT_APART,
+  OPT_CAPACITY,
+  OPT_LIMIT,
+  OPT_DEVICE,
+  OPT_JSON,
+  OPT_QUIET,
+  SECONDS_MAX = 86400
+};
 
 static const struct option options[] = {
     {"steps", required_argument, NULL, OPT_STEPS},
     {"mark", required_argument, NULL, OPT_MARK},
     {"output", required_argument, NULL, 'o'},
+    {"apart", no_argument, NULL, OPT_APART},
     {"capacity", required_argument, NULL, OPT_CAPACITY},
     {"time-limit", required_argument, NULL, OPT_LIMIT},
     {"device", required_argument, NULL, OPT_DEVICE},
@@ -71,6 +83,7 @@ static int parse_option(struct request *request, int option, const char *value) 
     case OPT_STEPS: return parse_steps(request, value);
     case OPT_MARK: request->options.mark = value; return 0;
     case 'o': request->output = value; return 0;
+    case OPT_APART: request->options.apart = 1; return 0;
     case OPT_CAPACITY:
       if (gap__text_parse_size(value, strlen(value), &request->options.capacity_bytes) == 0) return 0;
       return usage_error("plan", "--capacity %s: a size is wanted (26GiB)", value);
@@ -104,14 +117,14 @@ static double percent_over(uint64_t bytes, uint64_t bound) {
   return bound ? 100 * ((double)bytes / (double)bound - 1) : 0;
 }
 
-static void tell(const char *file, const gap_plan_info *info) {
+static void tell(const char *file, const gap_plan_info *info, bool apart) {
   char a[GAP__TEXT_BYTES], b[GAP__TEXT_BYTES];
   printf("%s\n", file);
   if (info->steps_found)
     printf("  steps        %" PRIu64 "..%" PRIu64 " of %" PRIu64 " (%s)\n", info->step_first, info->step_last,
            info->steps_found, info->steps_from);
-  printf("  requests     %s on %" PRIu64 " stream%s\n", gap__text_thousands(info->requests, a), info->streams,
-         info->streams == 1 ? "" : "s");
+  printf("  requests     %s on %" PRIu64 " stream%s%s\n", gap__text_thousands(info->requests, a), info->streams,
+         info->streams == 1 ? "" : "s", apart && info->streams > 1 ? ", apart" : "");
   if (info->left_out) printf("  left out     %s in private pools\n", gap__text_thousands(info->left_out, a));
   if (info->resident_bytes)
     printf("  resident     %s from before these steps\n", gap__text_size(info->resident_bytes, a));
@@ -135,7 +148,7 @@ static int answer(const struct request *request, const char *file, const gap_pla
     if (json) puts(json);
     free(json);
   } else {
-    tell(file, &info);
+    tell(file, &info, request->options.apart);
   }
   return request->options.capacity_bytes && info.plan_bytes > request->options.capacity_bytes ? EXIT_NO : EXIT_YES;
 }

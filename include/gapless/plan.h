@@ -21,6 +21,7 @@ typedef struct gap_plan_options {
   int64_t device;                /* -1: the first with requests */
   int64_t step_first, step_last; /* these steps, from 0; -1: all there is */
   const char *mark; /* a step begins where a mark of the program so named begins; NULL: found, see docs/plan.md */
+  int apart;                /* no two streams share a page: for a program that is to follow the plan; capacity_bytes is not used */
   uint64_t capacity_bytes;  /* good enough; 0: as low as can be found */
   uint32_t time_limit_ms;   /* for the search; the first greedy placement is always made */
   gap_progress_fn progress; /* may be NULL; calls read bytes first, then milliseconds of the limit */

@@ -27,6 +27,7 @@ struct gap__plan_step {
 
 struct gap__plan_stream {
   uint32_t first, count;      /* its steps; at least one */
+  uint32_t low, high;         /* where they lie */
   _Atomic uint32_t followers; /* lanes */
 };
 
@@ -34,7 +35,8 @@ struct gap__plan {
   struct gap__plan_stream *streams; /* in order of appearance */
   struct gap__plan_step *steps;     /* by stream, in order of time */
   uint32_t stream_count, step_count;
-  uint32_t units; /* the highest end */
+  uint32_t units;   /* the highest end */
+  bool takes_turns; /* two streams share addresses: their pages come and go */
 };
 
 /* Reads and checks a plan file.  GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOTSUP (not for a program: its offsets are no multiples of
@@ -61,10 +63,10 @@ static inline bool gap__follows(const struct gap__policy_state *s) {
   return atomic_load_explicit(&s->plan, memory_order_relaxed) != NULL;
 }
 
-/* Do several streams share the plan's addresses?  Their pages come and go. */
+/* Is there a plan whose streams take turns at the same addresses? */
 static inline bool gap__follow_takes_turns(const struct gap__policy_state *s) {
   const struct gap__plan *plan = atomic_load_explicit(&s->plan, memory_order_relaxed);
-  return plan && plan->stream_count > 1;
+  return plan && plan->takes_turns;
 }
 
 #endif

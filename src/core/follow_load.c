@@ -92,10 +92,23 @@ static uint32_t lay_out(const struct gap__planfile *file, struct gap__plan *plan
     uint32_t count = number[i];
     number[i] = plan->stream_count;
     if (!count) continue;
-    plan->streams[plan->stream_count++] = (struct gap__plan_stream){.first = first};
+    plan->streams[plan->stream_count++] = (struct gap__plan_stream){.first = first, .low = UINT32_MAX};
     first += count;
   }
   return first;
+}
+
+static void add_step(struct gap__plan *plan, struct gap__plan_stream *stream, struct gap__plan_step step) {
+  plan->steps[stream->first + stream->count++] = step;
+  if (step.off < stream->low) stream->low = step.off;
+  if (step.off + step.units > stream->high) stream->high = step.off + step.units;
+}
+
+static bool share_addresses(const struct gap__plan *plan) {
+  for (uint32_t i = 0; i < plan->stream_count; i++)
+    for (uint32_t k = 0; k < i; k++)
+      if (plan->streams[i].low < plan->streams[k].high && plan->streams[k].low < plan->streams[i].high) return true;
+  return false;
 }
 
 static void fill(const struct gap__planfile *file, struct gap__plan *plan, uint32_t *number) {
@@ -103,10 +116,11 @@ static void fill(const struct gap__planfile *file, struct gap__plan *plan, uint3
   plan->units = (uint32_t)(file->plan_bytes >> GAP__UNIT_SHIFT);
   for (uint32_t i = 0; i < file->count; i++) {
     const struct gap__plan_entry *entry = &file->at[i];
-    struct gap__plan_stream *stream = &plan->streams[number[entry->stream]];
-    plan->steps[stream->first + stream->count++] = (struct gap__plan_step){
-        (uint32_t)(entry->bytes >> GAP__UNIT_SHIFT), (uint32_t)(entry->offset >> GAP__UNIT_SHIFT)};
+    add_step(plan, &plan->streams[number[entry->stream]],
+             (struct gap__plan_step){(uint32_t)(entry->bytes >> GAP__UNIT_SHIFT),
+                                     (uint32_t)(entry->offset >> GAP__UNIT_SHIFT)});
   }
+  plan->takes_turns = share_addresses(plan);
 }
 
 static int make(const struct gap__planfile *file, struct gap__plan **out) {

@@ -7,6 +7,8 @@
 #include "plan/solve.h"
 #include "trace/message.h"
 
+#define PAGE ((uint64_t)2 << 20)
+
 static uint64_t common_divisor(uint64_t a, uint64_t b) {
   while (b) {
     uint64_t rest = a % b;
@@ -33,50 +35,94 @@ static int find_grain(const struct gap_plan *plan, uint64_t *grain, char **messa
              : gap__message_set(message, GAP_ELIMIT, "more requests than a plan can hold");
 }
 
-static void fill(const struct gap_plan *plan, uint64_t grain, struct gap__plan_problem *problem) {
-  problem->count = plan->count;
+/* Which entries a placement is about. */
+struct part {
+  uint32_t stream; /* ALL: every one */
+  uint64_t base;   /* where it begins */
+};
+#define ALL UINT32_MAX
+
+static bool belongs(const struct part *part, const struct gap__plan_entry *entry) {
+  return part->stream == ALL || entry->stream == part->stream;
+}
+
+static void fill(const struct gap_plan *plan, const struct part *part, uint64_t grain,
+                 struct gap__plan_problem *problem) {
   problem->moments = plan->moments;
   problem->times = plan->times;
   for (uint32_t i = 0; i < plan->count; i++) {
     const struct gap__plan_entry *entry = &plan->at[i];
     uint64_t align = entry->align / grain ? entry->align / grain : 1;
-    problem->at[i] = (struct gap__plan_block){entry->bytes / grain, align, entry->from, entry->to};
+    if (!belongs(part, entry)) continue;
+    problem->at[problem->count++] = (struct gap__plan_block){entry->bytes / grain, align, entry->from, entry->to};
   }
 }
 
-static void take_over(struct gap_plan *plan, const struct gap__plan_solution *solution, uint64_t grain, uint64_t ms) {
-  gap_plan_info *info = &plan->info;
-  info->size = sizeof *info;
-  info->requests = plan->count;
-  info->streams = plan->stream_count;
-  info->plan_bytes = solution->height * grain;
-  info->bound_bytes = solution->bound * grain;
-  info->greedy_bytes = solution->greedy_height * grain;
-  info->proved = solution->proved;
-  info->search_ms = ms;
-  info->total_bytes = 0;
-  for (uint32_t i = 0; i < plan->count; i++) {
-    plan->at[i].offset = solution->offsets[i] * grain;
-    info->total_bytes += plan->at[i].bytes;
-  }
+static void take_offsets(struct gap_plan *plan, const struct part *part, const uint64_t *offsets, uint64_t grain) {
+  for (uint32_t i = 0; i < plan->count; i++)
+    if (belongs(part, &plan->at[i])) plan->at[i].offset = part->base + *offsets++ * grain;
+}
+
+/* The figures of a part come on top of those of earlier parts, which it lies above. */
+static void take_figures(gap_plan_info *info, const struct part *part, const struct gap__plan_solution *solution,
+                         uint64_t grain) {
+  info->plan_bytes = part->base + solution->height * grain;
+  info->greedy_bytes = part->base + solution->greedy_height * grain;
+  info->bound_bytes += solution->bound * grain;
+  info->proved = solution->proved && part->base == 0;
   snprintf(info->method, sizeof info->method, "%s", solution->method);
   snprintf(info->order, sizeof info->order, "%s", gap__plan_order_name(solution->greedy_order));
 }
 
-int gap__plan_place(struct gap_plan *plan, uint64_t capacity_bytes, const struct gap__plan_clock *clock,
-                    char **message) {
+static int place_part(struct gap_plan *plan, const struct part *part, uint64_t grain, uint64_t capacity_bytes,
+                      const struct gap__plan_clock *clock) {
   struct gap__plan_solution solution = {0};
-  struct gap__plan_problem problem = {0};
-  uint64_t grain = 1;
-  if (plan->count == 0) return gap__message_set(message, GAP_EINVAL, "there is nothing to place");
-  int rc = find_grain(plan, &grain, message);
-  if (rc) return rc;
-  problem.at = malloc(plan->count * sizeof *problem.at);
-  if (problem.at) fill(plan, grain, &problem);
-  rc = problem.at ? gap__plan_solve(&problem, capacity_bytes / grain, clock, &solution) : GAP_ENOMETA;
-  if (!rc) take_over(plan, &solution, grain, gap__plan_elapsed_ms(clock));
+  struct gap__plan_problem problem = {.at = malloc(plan->count * sizeof *problem.at)};
+  if (!problem.at) return GAP_ENOMETA;
+  fill(plan, part, grain, &problem);
+  int rc = problem.count ? gap__plan_solve(&problem, capacity_bytes / grain, clock, &solution) : 0;
+  if (!rc && problem.count) {
+    take_offsets(plan, part, solution.offsets, grain);
+    take_figures(&plan->info, part, &solution, grain);
+  }
   gap__plan_solution_free(&solution);
   free(problem.at);
+  return rc;
+}
+
+static int begin(struct gap_plan *plan, uint64_t *grain, char **message) {
+  gap_plan_info *info = &plan->info;
+  if (plan->count == 0) return gap__message_set(message, GAP_EINVAL, "there is nothing to place");
+  info->size = sizeof *info;
+  info->requests = plan->count;
+  info->streams = plan->stream_count;
+  info->plan_bytes = info->bound_bytes = info->total_bytes = 0;
+  for (uint32_t i = 0; i < plan->count; i++) info->total_bytes += plan->at[i].bytes;
+  return find_grain(plan, grain, message);
+}
+
+int gap__plan_place(struct gap_plan *plan, uint64_t capacity_bytes, const struct gap__plan_clock *clock,
+                    char **message) {
+  const struct part all = {.stream = ALL};
+  uint64_t grain = 1;
+  int rc = begin(plan, &grain, message);
+  if (!rc) rc = place_part(plan, &all, grain, capacity_bytes, clock);
+  plan->info.search_ms = gap__plan_elapsed_ms(clock);
+  return rc;
+}
+
+/* Pages of different streams do not meet: each part begins at a page border. */
+int gap__plan_place_apart(struct gap_plan *plan, const struct gap__plan_clock *clock, char **message) {
+  uint64_t grain = 1;
+  int rc = begin(plan, &grain, message);
+  for (uint32_t i = 0; !rc && i < plan->stream_count; i++) {
+    struct part part = {i, (plan->info.plan_bytes + PAGE - 1) / PAGE * PAGE};
+    struct gap__plan_clock share = *clock;
+    uint64_t elapsed = gap__plan_elapsed_ms(clock), left = clock->limit_ms > elapsed ? clock->limit_ms - elapsed : 0;
+    share.limit_ms = elapsed + left / (plan->stream_count - i);
+    rc = place_part(plan, &part, grain, 0, &share);
+  }
+  plan->info.search_ms = gap__plan_elapsed_ms(clock);
   return rc;
 }
 

@@ -25,6 +25,9 @@ int gap__plan_from_csv(struct gap__input *, struct gap_plan *, char **message);
 /* Gives every entry an offset and fills the info. */
 int gap__plan_place(struct gap_plan *, uint64_t capacity_bytes, const struct gap__plan_clock *, char **message);
 
+/* The same with addresses of its own for each stream: no two share a page. */
+int gap__plan_place_apart(struct gap_plan *, const struct gap__plan_clock *, char **message);
+
 /* Shares no code with what places: do two entries overlap, or does one lie where it must not?  GAP_EMISMATCH, GAP_ENOMETA. */
 int gap__plan_verify(const struct gap_plan *, char **message);
 

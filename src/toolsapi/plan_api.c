@@ -78,7 +78,8 @@ static int make(const char *path, const gap_plan_options *options, gap_plan *pla
   int rc = is_csv(path, &csv, message);
   if (!rc) rc = csv ? load_csv(path, plan, message) : load_history(path, options, plan, message);
   struct gap__plan_clock clock = {gap__plan_now_ms(), options->time_limit_ms, options->progress, options->progress_arg};
-  if (!rc) rc = gap__plan_place(plan, options->capacity_bytes, &clock, message);
+  if (!rc && options->apart) rc = gap__plan_place_apart(plan, &clock, message);
+  else if (!rc) rc = gap__plan_place(plan, options->capacity_bytes, &clock, message);
   return rc ? rc : gap__plan_verify(plan, message);
 }
 

@@ -248,6 +248,34 @@ static void histories_come_close_to_the_bound(void **state) {
   }
 }
 
+/* Each stream lies on pages of its own, and the whole is hardly higher than the sum of what they need. */
+static void streams_lie_apart(void **state) {
+  char path[512], message[256] = "";
+  uint64_t from[2] = {UINT64_MAX, UINT64_MAX}, to[2] = {0, 0}, streams[2] = {0, 0};
+  gap_plan_options options;
+  gap_plan_info info;
+  gap_plan *plan;
+  (void)state;
+  snprintf(path, sizeof path, "%s/streams.pickle.xz", GAP_TEST_DATA);
+  gap_plan_defaults(&options);
+  options.time_limit_ms = 500;
+  options.apart = 1;
+  assert_int_equal(gap_plan_make(path, &options, &plan, message, sizeof message), 0);
+  gap_plan_info_get(plan, &info);
+  assert_int_equal(info.streams, 2);
+  for (uint64_t i = 0; i < info.requests; i++) {
+    gap_plan_request request;
+    assert_int_equal(gap_plan_request_at(plan, i, &request), 0);
+    int which = i && request.stream != streams[0];
+    streams[which] = request.stream;
+    if (request.offset < from[which]) from[which] = request.offset;
+    if (request.offset + request.bytes > to[which]) to[which] = request.offset + request.bytes;
+  }
+  assert_true(to[0] <= from[1] && from[1] >> 21 > (to[0] - 1) >> 21 && from[0] == 0 && to[1] == info.plan_bytes);
+  assert_true(info.bound_bytes <= info.plan_bytes && (double)info.plan_bytes <= 1.05 * (double)info.bound_bytes);
+  gap_plan_close(plan);
+}
+
 static void steps_of_training_are_told(void **state) {
   gap_plan_info info;
   gap_plan *plan = plan_of("llama_sft.stacks.pickle.xz", 2, 3);
@@ -367,6 +395,7 @@ int main(void) {
       cmocka_unit_test(what_was_cut_apart_fits_again),
       cmocka_unit_test(an_impossible_target_is_proved),
       cmocka_unit_test(histories_come_close_to_the_bound),
+      cmocka_unit_test(streams_lie_apart),
       cmocka_unit_test(steps_of_training_are_told),
       cmocka_unit_test(a_period_is_found_without_marks),
       cmocka_unit_test(the_checker_sees_each_fault),
