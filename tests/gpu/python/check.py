@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The Python package on a card, where its wheel is installed beside PyTorch: check.py [--example FILE] [NAME...]
 
-Each case is a program of its own, started the way a user would start it; those for CuPy and Numba are skipped where
-they are not installed.  --example runs a program that sets its word by os.environ after the import, unchanged.  The
+Each case is a program of its own, started the way a user would start it, several at a time but for those that take times or
+compile; those for CuPy and Numba are skipped where they are not installed.  --example runs a program that sets its word by os.environ after the import, unchanged.  The
 last line reads "N passed, N failed".
 """
 
 import argparse
+import concurrent.futures
 import importlib.util
 import os
 import pathlib
@@ -30,12 +31,19 @@ VARIABLES = (
     "GAPLESS_COMMAND",
     "NUMBA_CUDA_MEMORY_MANAGER",
 )
-cases, example = [], []
+AT_ONCE = 6
+cases, alone, example = [], [], []
 cache = tempfile.TemporaryDirectory(prefix="gapless-check-")
 
 
 def case(function):
     cases.append(function)
+    return function
+
+
+def case_alone(function):
+    """It runs before all others, with nothing beside it."""
+    alone.append(function)
     return function
 
 
@@ -73,7 +81,7 @@ def work():
 # ---- how it is switched on ----
 
 
-@case
+@case_alone
 def first_start_compiles_the_shim_once():
     begin = time.monotonic()
     out, said = run(WORK + "work(); print(gapless.info()['open_door'])", GAPLESS="1")
@@ -85,7 +93,7 @@ def first_start_compiles_the_shim_once():
     assert out == "a\n" and said == ""
 
 
-@case
+@case_alone
 def cost_of_a_start():
     code = "import time; t = time.perf_counter(); import torch; torch.cuda.init(); print(time.perf_counter() - t)"
     native = sorted(float(run(code, GAPLESS="0")[0]) for _ in range(5))[2]
@@ -730,29 +738,38 @@ def three_share_one_heap():
     assert out.startswith("True ") and out.endswith(" True\n"), (out, said)
 
 
+def try_case(function):
+    """(outcome, what to print)."""
+    try:
+        function()
+    except Skip as reason:
+        return "skipped", f"skip {function.__name__}: {reason}"
+    except Exception:  # pylint: disable=broad-except
+        return "failed", f"FAIL {function.__name__}\n{textwrap.indent(traceback.format_exc(), '    ')}"
+    return "passed", f"ok   {function.__name__}"
+
+
+def results(names):
+    """As they come."""
+    first, rest = ([one for one in group if not names or one.__name__ in names] for group in (alone, cases))
+    yield from map(try_case, first)
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        running = [pool.submit(try_case, function) for function in rest]
+        yield from (one.result() for one in concurrent.futures.as_completed(running))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--example", help="a program to run unchanged")
     parser.add_argument("names", nargs="*", help="cases to run (all)")
     arguments = parser.parse_args()
     example.extend([arguments.example] if arguments.example else [])
-    passed = failed = skipped = 0
-    for function in cases:
-        if arguments.names and function.__name__ not in arguments.names:
-            continue
-        try:
-            function()
-        except Skip as reason:
-            print(f"skip {function.__name__}: {reason}", flush=True)
-            skipped += 1
-        except Exception:  # pylint: disable=broad-except
-            print(f"FAIL {function.__name__}\n{textwrap.indent(traceback.format_exc(), '    ')}", flush=True)
-            failed += 1
-        else:
-            print(f"ok   {function.__name__}", flush=True)
-            passed += 1
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return 1 if failed else 0
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    for outcome, text in results(arguments.names):
+        count[outcome] += 1
+        print(text, flush=True)
+    print(f"{count['passed']} passed, {count['failed']} failed" + (f", {count['skipped']} skipped" if count["skipped"] else ""))
+    return 1 if count["failed"] else 0
 
 
 if __name__ == "__main__":
