@@ -10,6 +10,7 @@
 #include "core/heap.h"
 #include "dev/cuda/cuda.h"
 #include "dev/host/host.h"
+#include "dev/sim/sim.h"
 #include "replay/blockmap.h"
 #include "replay/card.h"
 #include "replay/checker.h"
@@ -51,6 +52,7 @@ struct run {
   uint64_t unknown_addr; /* of the last free_requested of an unknown block */
   struct gap__checker *checker;
   uint64_t check_every, check_due;
+  uint64_t waits;            /* of the device, when the checker was last told what they ended */
   uint64_t beyond_cap_bytes; /* the last page of an expandable segment may end beyond the cap */
   uint64_t index;            /* of the event at hand */
   bool refused;
@@ -163,6 +165,24 @@ static int refuse(struct run *run, const struct gap__hist_event *event) {
   return 0;
 }
 
+/* Who waits for a held stream brings its release about (card.h): the uses that end with it are over sooner than was recorded, and
+ * their blocks may serve again.  The checker hears of it before it hears of the block that was waited for. */
+static int end_waited(struct run *run) {
+  const struct gap__dev_counters *counters = &run->dev->counters;
+  uint64_t waits = counters->calls[GAP__CALL_event_wait] + counters->calls[GAP__CALL_segment_free];
+  int rc = 0;
+  if (!run->checker || waits == run->waits) return 0;
+  run->waits = waits;
+  for (size_t i = 0; i <= run->blocks.mask && rc == 0; i++) {
+    struct gap__blockmap_entry *entry = &run->blocks.entries[i];
+    bool deferred = entry->key && entry->stream && entry->size && entry->addr;
+    if (!deferred || !gap__sim_stream_passed(run->dev, entry->stream)) continue;
+    rc = gap__checker_free(run->checker, entry->addr);
+    entry->addr = 0; /* nothing lies there any more */
+  }
+  return rc;
+}
+
 static int use_pool(struct run *run, uint16_t pool, gap_pool_id *id) {
   const uint64_t *recorded = run->history->pools[pool].id;
   *id = (gap_pool_id){recorded[0], recorded[1]};
@@ -183,7 +203,8 @@ static int request(struct run *run, const struct gap__hist_event *event, gap_add
   if (rc != 0) return heap_error(run, rc, "alloc");
   gap__live_alloc(&run->live, event->size);
   if (!run->is_late && run->live.bytes >= run->late_mark_bytes) note_late(run, event);
-  if (!run->checker || event->size == 0) return 0;
+  rc = end_waited(run);
+  if (rc != 0 || !run->checker || event->size == 0) return rc;
   return gap__checker_alloc(run->checker, *addr, event->size);
 }
 
@@ -221,7 +242,7 @@ static int on_free_requested(struct run *run, const struct gap__hist_event *even
 /* The block's uses are all over. */
 static int end_block(struct run *run, const struct gap__blockmap_entry *block) {
   gap__live_end(&run->live, block->size);
-  if (!run->checker || block->size == 0) return 0;
+  if (!run->checker || block->size == 0 || block->addr == 0) return 0;
   return gap__checker_free(run->checker, block->addr);
 }
 

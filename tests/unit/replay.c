@@ -172,6 +172,24 @@ static void test_pending_block_is_not_reused(void **state) {
   assert_int_equal(result.peak_reserved_bytes, 64 * MIB);
 }
 
+/* At the cap the heap waits for the stream that still uses a block: its memory serves at once, whatever was recorded later. */
+static void test_a_wait_ends_a_use_early(void **state) {
+  (void)state;
+  struct script script;
+  gap_replay_result result;
+  begin(&script);
+  allocate(&script, 1, 20 * MIB);
+  let_go(&script, 1, 20 * MIB);
+  allocate(&script, 2, 20 * MIB); /* fits only where block 1 lies */
+  complete(&script, 1, 20 * MIB);
+  release(&script, 2, 20 * MIB);
+  allocate(&script, 3, 20 * MIB);
+  play(&script.history, GAP_POLICY_GAPLESS, 30 * MIB, &result);
+  assert_true(result.fitted && result.stalls == 1);
+  assert_int_equal(result.checks, 8);
+  assert_int_equal(result.peak_live_bytes, 40 * MIB);
+}
+
 static void test_free_that_never_completes(void **state) {
   (void)state;
   struct script script;
@@ -600,6 +618,7 @@ int main(void) {
       cmocka_unit_test(test_native_refuses_what_gapless_serves),
       cmocka_unit_test(test_ideal_names_the_event_that_passes_the_cap),
       cmocka_unit_test(test_pending_block_is_not_reused),
+      cmocka_unit_test(test_a_wait_ends_a_use_early),
       cmocka_unit_test(test_free_that_never_completes),
       cmocka_unit_test(test_release_burst_is_empty_cache),
       cmocka_unit_test(test_release_burst_of_a_retry_is_not),

@@ -48,6 +48,8 @@ void gap__sim_clock_advance(struct gap__dev *, uint64_t ns);
 void gap__sim_lag_set(struct gap__dev *, uint64_t lag_us);
 void gap__sim_stream_hold(struct gap__dev *, gap_stream);
 void gap__sim_stream_release(struct gap__dev *, gap_stream);
+/* Is nothing of what was recorded on the stream kept back: was it released, or waited for? */
+bool gap__sim_stream_passed(struct gap__dev *, gap_stream);
 /* A stream handle is destroyed and may be reused: the next stream_id of it is a fresh one. */
 void gap__sim_stream_recycle(struct gap__dev *, gap_stream);
 void gap__sim_stream_capture(struct gap__dev *, gap_stream, bool capturing);

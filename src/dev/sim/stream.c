@@ -242,6 +242,14 @@ static void end_capture(struct sim_stream *stream) { stream->capturing = false; 
 
 void gap__sim_stream_hold(struct gap__dev *dev, gap_stream stream) { control(dev, stream, hold); }
 void gap__sim_stream_release(struct gap__dev *dev, gap_stream stream) { control(dev, stream, let_go); }
+bool gap__sim_stream_passed(struct gap__dev *dev, gap_stream handle) {
+  struct sim *sim = sim_of(dev);
+  gap__lock(&sim->lock);
+  uint32_t index = find_stream(sim, handle);
+  bool passed = index && stream_at(sim, index)->order <= stream_at(sim, index)->open_order;
+  gap__unlock(&sim->lock);
+  return passed;
+}
 void gap__sim_stream_capture(struct gap__dev *dev, gap_stream stream, bool capturing) {
   control(dev, stream, capturing ? begin_capture : end_capture);
 }
