@@ -198,12 +198,21 @@ static int build_segments(struct gap__recording *r, struct gap__history *history
   (history->array = gap__vec_trim(r->vec.at, r->vec.count, sizeof *r->vec.at), history->array_count = r->vec.count, \
    r->vec.at = NULL)
 
+/* Where a program was killed nobody has said what it held. */
+static int find_ends(struct gap__recording *r) {
+  int rc = 0;
+  for (uint32_t i = 0; !rc && i < r->devices.count; i++)
+    if (!r->devices.at[i].is_whole && r->devices.at[i].events.count) rc = gap__recording_find_end(r, &r->devices.at[i]);
+  return rc;
+}
+
 static int build(struct gap__recording *r, struct gap__history *history) {
   if (!gap__recording_device(r, 0)) return no_memory(r);
   history->devices = calloc(r->devices.count, sizeof *history->devices);
   if (!history->devices) return no_memory(r);
   history->device_count = r->devices.count;
-  int rc = build_events(r, history);
+  int rc = find_ends(r);
+  if (!rc) rc = build_events(r, history);
   if (!rc) rc = build_segments(r, history);
   HAND_OVER(pools, pools, pool_count);
   HAND_OVER(stacks, stacks, stack_count);

@@ -9,7 +9,7 @@
 /* Does the input begin as one? */
 bool gap__recording_is(const struct gap__input *);
 /* Reads one.  Where it is torn what comes before is the history (is_torn); where a whole parcel does not make sense it is
- * GAP_EFORMAT.  A state that events of the same device follow is not the end of the history: its segments are left out.
+ * GAP_EFORMAT.  Where no state is the last word of a device, what it holds at the end is found from the events.
  * The history lacks what needs the events as a whole (wrapped). */
 int gap__recording_read(struct gap__input *, struct gap__history **out, char **message);
 

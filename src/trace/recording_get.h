@@ -77,6 +77,12 @@ int gap__recording_read_segment(struct gap__recording *, unsigned tag);
 int gap__recording_read_block(struct gap__recording *, unsigned tag);
 int gap__recording_read_state_end(struct gap__recording *);
 
+void gap__recording_forget_state(struct gap__recording_device *);
+void gap__recording_count_block(struct gap__hist_segment *, const struct gap__hist_block *);
+
+/* recording_end.c: the state at the end of a device's events, from the events alone.  0 or GAP_ELIMIT. */
+int gap__recording_find_end(struct gap__recording *, struct gap__recording_device *);
+
 /* recording_parts.c: one part, known or not, in [at, end). */
 int gap__recording_read_part(struct gap__recording *, uint64_t part);
 

@@ -4,16 +4,18 @@
 
 static struct gap__recording_device *device_of(struct gap__recording *r) { return &r->devices.at[r->state.device]; }
 
+void gap__recording_forget_state(struct gap__recording_device *device) {
+  device->segments.count = device->blocks.count = 0;
+  device->facts = (struct gap__hist_facts){0};
+}
+
 /* States of several heaps, taken together, are one. */
 int gap__recording_read_state(struct gap__recording *r) {
   uint64_t number = gap__recording_number(r);
   uint32_t ordinal = gap__recording_upto(r, GAP__RECORDING_DEVICES - 1);
   struct gap__recording_device *device = gap__recording_device(r, ordinal);
   if (!device) return gap__recording_no_room(r);
-  if (device->state != number + 1) {
-    device->segments.count = device->blocks.count = 0;
-    device->facts = (struct gap__hist_facts){0};
-  }
+  if (device->state != number + 1) gap__recording_forget_state(device);
   device->state = number + 1;
   device->is_whole = false;
   r->state.open = true;
@@ -60,7 +62,7 @@ int gap__recording_read_segment(struct gap__recording *r, unsigned tag) {
   return 0;
 }
 
-static void count_block(struct gap__hist_segment *segment, const struct gap__hist_block *block) {
+void gap__recording_count_block(struct gap__hist_segment *segment, const struct gap__hist_block *block) {
   segment->allocated_size += block->state == 1 ? block->size : 0;
   segment->active_size += block->state ? block->size : 0;
   segment->requested_size += block->state ? block->requested : 0;
@@ -73,7 +75,7 @@ static int keep_block(struct gap__recording *r, const struct gap__hist_block *bl
   if (!kept) return gap__recording_no_room(r);
   *kept = *block;
   segment->block_count++;
-  if (!r->state.has_sums) count_block(segment, block);
+  if (!r->state.has_sums) gap__recording_count_block(segment, block);
   return 0;
 }
 
