@@ -110,6 +110,6 @@ int gap_set_oom(gap_heap *heap, gap_oom_fn fn, void *arg) {
 
 int gap_set_events(gap_heap *heap, gap_event_fn fn, void *arg) {
   if (gap__heap_forked(heap)) return GAP_EFORKED;
-  gap__heap_set_events(heap, fn, arg);
+  gap__heap_set_events(heap, GAP__TAP_PROGRAM, fn, arg);
   return 0;
 }

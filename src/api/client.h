@@ -10,6 +10,7 @@ struct gap__client {
   gap_heap_options options;
   struct gap__lock lock; /* the first rank of all: guards what follows */
   struct gap__conf_set *conf;
+  struct gap__trace *trace; /* NULL: none; set while the heap is made */
   gap_oom_fn oom;
   void *oom_arg;
 };

@@ -4,6 +4,7 @@
 
 #include "api/client.h"
 #include "api/serve.h"
+#include "api/trace.h"
 
 enum { DEVICES_MAX = 64 };
 
@@ -44,8 +45,10 @@ static int create(struct gap__client *client, gap_heap **out) {
   gap__conf_freeze(client->conf);
   client->options.conf = NULL; /* the caller's text */
   rc = gap__heap_create(&params, out);
-  if (!rc) gap__serve_update(*out);
-  return rc;
+  if (rc) return rc;
+  gap__trace_begin(*out);
+  gap__serve_update(*out);
+  return 0;
 }
 
 int gap_heap_create(const gap_heap_options *options, gap_heap **out) {
@@ -57,7 +60,10 @@ int gap_heap_create(const gap_heap_options *options, gap_heap **out) {
 }
 
 void gap_heap_destroy(gap_heap *heap) {
-  if (heap) gap__serve_leave(heap);
+  if (heap) {
+    gap__serve_leave(heap);
+    gap__trace_end(heap);
+  }
   gap__heap_destroy(heap);
 }
 

@@ -101,7 +101,7 @@ static int write_facts(gap_heap *heap, int device, struct gap__record_writer *wr
   return gap__record_state_end(writer, &facts, refusal);
 }
 
-static int write_heap(gap_heap *heap, struct gap__record_writer *writer) {
+int gap__state_heap(gap_heap *heap, struct gap__record_writer *writer) {
   int rc = 0;
   for (int device = 0; !rc && device < gap__heap_device_count(heap); device++) {
     struct walker walker = {.writer = writer};
@@ -121,7 +121,8 @@ static uint64_t now_us(void) {
   return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-static int write_all(gap_heap *const *heaps, int count, struct gap__record_writer *writer, struct gap__text *out) {
+int gap__state_begin(gap_heap *const *heaps, int count, struct gap__record_writer *writer, gap__record_sink *sink,
+                     void *arg) {
   struct gap__text settings = {0};
   for (int i = 0; i < count; i++) add_settings(heaps[i], &settings);
   struct gap__record_header header = {.tick_ns = TICK_NS,
@@ -131,9 +132,14 @@ static int write_all(gap_heap *const *heaps, int count, struct gap__record_write
                                       .version = gap_version(),
                                       .settings = gap__text_str(&settings),
                                       .by_gapless = count > 0 && is_gapless(heaps[0])};
-  int rc = settings.failed ? GAP_ENOMETA : gap__record_begin(writer, into_text, out, &header);
+  int rc = settings.failed ? GAP_ENOMETA : gap__record_begin(writer, sink, arg, &header);
   gap__text_free(&settings);
-  for (int i = 0; !rc && i < count; i++) rc = write_heap(heaps[i], writer);
+  return rc;
+}
+
+static int write_all(gap_heap *const *heaps, int count, struct gap__record_writer *writer, struct gap__text *out) {
+  int rc = gap__state_begin(heaps, count, writer, into_text, out);
+  for (int i = 0; !rc && i < count; i++) rc = gap__state_heap(heaps[i], writer);
   return rc ? rc : gap__record_end(writer);
 }
 

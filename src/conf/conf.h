@@ -64,6 +64,7 @@ struct gap__conf {
   double grow_limit;               /* held may grow to this x peak live before idle pages are stolen; 1.05 */
   struct gap__conf_amount reserve; /* kept free for neighbours; not set: 512 MiB when there is no cap, else 0 */
   enum gap__convert convert;
+  uint64_t trace_max;      /* bytes of the file `trace` */
   uint64_t trim_after_ms;  /* 0 off */
   uint32_t nmalloc;        /* whole ladders tried before the error; 1 */
   bool overflow;           /* host memory behind device addresses: needs tiers */

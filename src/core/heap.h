@@ -140,8 +140,10 @@ int gap__heap_enable_peer(gap_heap *, int device, int peer);
 /* Takes over new values; the strategy of new blocks may change, old blocks stay where they are. */
 int gap__heap_configure(gap_heap *, const struct gap__conf *);
 void gap__heap_set_oom_callback(gap_heap *, gap__oom_callback *, void *arg);
-/* After it has returned, the former listener is not called any more. */
-void gap__heap_set_events(gap_heap *, gap_event_fn, void *arg);
+/* Who hears events: the program, and the recorder of a trace. */
+enum gap__tap { GAP__TAP_PROGRAM, GAP__TAP_TRACE, GAP__TAP_COUNT };
+/* After it has returned, the former listener of this tap is not called any more.  NULL: nobody. */
+void gap__heap_set_events(gap_heap *, enum gap__tap, gap_event_fn, void *arg);
 
 int gap__heap_stats(gap_heap *, int device, struct gap__stats *out);
 uint64_t gap__heap_held(gap_heap *, int device); /* bytes held from the driver; asks nobody */

@@ -2,12 +2,12 @@
 #include "core/heap_state.h"
 
 /* Calls are one after the other, in one order for all devices. */
-void gap__report(struct gap__device *device, const struct gap_event *event) {
+void gap__report(struct gap__device *device, struct gap_event *event) {
   gap_heap *heap = device->heap;
-  struct gap_event told = *event;
-  told.device = device->ordinal;
+  event->device = device->ordinal;
   gap__lock(&heap->event_lock);
-  if (heap->event) heap->event(heap->event_arg, &told);
+  for (int tap = 0; tap < GAP__TAP_COUNT; tap++)
+    if (heap->taps[tap].fn) heap->taps[tap].fn(heap->taps[tap].arg, event);
   gap__unlock(&heap->event_lock);
 }
 
@@ -23,10 +23,15 @@ void gap__report_oom(struct gap__device *device, gap_stream stream, gap_pool_id 
                                           .pool = pool});
 }
 
-void gap__heap_set_events(gap_heap *heap, gap_event_fn fn, void *arg) {
+static bool is_heard(const gap_heap *heap) {
+  for (int tap = 0; tap < GAP__TAP_COUNT; tap++)
+    if (heap->taps[tap].fn) return true;
+  return false;
+}
+
+void gap__heap_set_events(gap_heap *heap, enum gap__tap tap, gap_event_fn fn, void *arg) {
   gap__lock(&heap->event_lock);
-  heap->event = fn;
-  heap->event_arg = arg;
+  heap->taps[tap] = (struct heap_tap){fn, arg};
+  for (int i = 0; i < heap->device_count; i++) atomic_store(&heap->devices[i].base.watched, is_heard(heap));
   gap__unlock(&heap->event_lock);
-  for (int i = 0; i < heap->device_count; i++) atomic_store(&heap->devices[i].base.watched, fn != NULL);
 }

@@ -32,6 +32,11 @@ struct heap_pool {
 };
 enum { HEAP_POOL_BUCKETS = 256 };
 
+struct heap_tap { /* somebody who hears events; fn NULL: nobody */
+  gap_event_fn fn;
+  void *arg;
+};
+
 struct heap_conf { /* a configuration that is or was in force */
   struct heap_conf *next;
   struct gap__conf value;
@@ -48,9 +53,8 @@ struct gap_heap {
   _Atomic(struct heap_pool *) pools[HEAP_POOL_BUCKETS];
   gap__oom_callback *oom; /* guarded by the lock, with its argument */
   void *oom_arg;
-  struct gap__lock event_lock; /* the last rank of all: guards what follows, and is held while `event` runs */
-  gap_event_fn event;
-  void *event_arg;
+  struct gap__lock event_lock; /* the last rank of all: guards what follows, and is held while a tap runs */
+  struct heap_tap taps[GAP__TAP_COUNT];
   struct heap_import *imports; /* of other processes' memory; guarded by the lock */
   bool forked;                 /* we are the child: nothing here may touch the driver */
   gap_heap *prev, *next;       /* all heaps of the process; guarded by heap_fork.c */

@@ -43,7 +43,7 @@ void gap__device_explain(struct gap__device *, const char *format, ...) __attrib
 
 /* Tells the listener, when there is one.  Events of one block must be reported in order: an allocation after its address
  * was taken, a free before the address can be taken again.  Any lock may be held. */
-void gap__report(struct gap__device *, const struct gap_event *);
+void gap__report(struct gap__device *, struct gap_event *); /* sets event->device */
 static inline bool gap__watched(const struct gap__device *device) {
   return atomic_load_explicit(&device->watched, memory_order_relaxed);
 }

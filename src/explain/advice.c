@@ -387,8 +387,8 @@ int gap__advice_find(struct gap__subject *subject, const struct gap__replayer *r
   if (!subject->honest.has_events) {
     note(&adviser, "record a history",
          subject->is_live
-             ? "A running process tells its state, and no history to replay. PyTorch: "
-               "torch.cuda.memory._record_memory_history(), _dump_snapshot() later, then explain the file."
+             ? "A running process tells its state, and no history to replay: begin it with "
+               "GAPLESS_CONF=trace:FILE, then explain the file."
              : "Without one nothing can be replayed: torch.cuda.memory._record_memory_history() before the "
                "program, _dump_snapshot() after it.");
     return 0;

@@ -158,7 +158,9 @@ static void would_help(const struct gap__subject *subject, struct gap__text *tex
     if (!first) first = &subject->advice[i];
     working++;
   }
-  if (!subject->honest.has_events)
+  if (!subject->honest.has_events && subject->is_live)
+    gap__text_add(text, "Without a history nothing can be tried; GAPLESS_CONF=trace:FILE writes one.");
+  else if (!subject->honest.has_events)
     gap__text_add(
         text, "Without a history nothing can be tried; record one with torch.cuda.memory._record_memory_history().");
   else if (!subject->advised) gap__text_add(text, "The advice tells what was tried by replay; none was asked for yet.");

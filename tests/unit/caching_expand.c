@@ -461,7 +461,7 @@ static void a_listener_hears_of_pages(void **state) {
   struct fixture f;
   struct heard heard = {0};
   open_heap(&f, "");
-  gap__heap_set_events(f.heap, hear, &heard);
+  gap__heap_set_events(f.heap, GAP__TAP_PROGRAM, hear, &heard);
   gap_addr a = take(&f, 30 * MIB);
   take(&f, 30 * MIB);
   give(&f, a);

@@ -122,6 +122,7 @@ static const struct option_case cases[] = {
     {"tiers", "not set", {{"host", "host"}, {"[host:8G,disk:/a b]", "[host:8G,disk:/a b]"}}, {"[host"}},
     {"plan", "not set", {{"/a/plan file", "/a/plan file"}}, {"[a"}},
     {"trace", "not set", {{"/a/x:y", "/a/x:y"}}, {"[a"}},
+    {"trace_max", "16 GiB", {{"1M", "1 MiB"}, {"100G", "100 GiB"}, {"1024G", "1 TiB"}}, {"100K", "2T", NO_NUMBERS}},
     {"serve", "auto", {{"auto", "auto"}, {"True", "True"}, {"False", "False"}}, {"yes", "1", "on", "true", "Auto"}},
     BOOL("page_maker", "True"),
     {"torch", "2.11", {{"2.11", "2.11"}, {"2.12", "2.12"}}, {"2.10", "2.1", "2", "2.11.0", "True", "latest"}},

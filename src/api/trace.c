@@ -1,0 +1,317 @@
+#include "api/trace.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/client.h"
+#include "api/state.h"
+#include "api/trace_file.h"
+#include "api/trace_ring.h"
+#include "base/log.h"
+
+enum {
+  FLUSH_MS = 100,                     /* the longest that an event waits */
+  WAKE_SLOTS = GAP__TRACE_SLOTS / 4,  /* so many wake the thread */
+  GIVE_SLOTS = GAP__TRACE_SLOTS / 16, /* so many are given back at once */
+  ROOM_MS = 100,                      /* a program waits so long for the disk, then events are lost */
+  EXIT_MS = 2000                      /* and so long at its end */
+};
+
+struct clock_point {
+  uint64_t ticks;
+  int64_t ns;
+};
+
+struct gap__trace {
+  struct gap__trace_ring ring;
+  struct gap__trace *next; /* of the process; guarded by the list's lock */
+  gap_heap *heap;
+  pthread_t thread;
+  int wake; /* an eventfd */
+  atomic_bool stop, failed;
+  struct gap__trace_file file;
+  /* the thread's own */
+  struct clock_point origin, point;
+  double ns_a_tick;
+  int64_t tick;  /* us of the last event: time does not go back */
+  int64_t began; /* where the file began */
+  uint64_t lost_told;
+  struct gap__record_writer writer;
+};
+
+static struct {
+  struct gap__lock lock;
+  struct gap__trace *first;
+} traces;
+
+/* ---- events come in ---- */
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
+
+static bool has_room(struct gap__trace *trace) {
+  struct gap__trace_ring *ring = &trace->ring;
+  ring->room_until = atomic_load_explicit(&ring->taken, memory_order_acquire) + GAP__TRACE_SLOTS;
+  return ring->put < ring->room_until;
+}
+
+/* Out of line.  The ring is full: the thread is waited for, once; while events are lost nobody waits. */
+static __attribute__((noinline)) bool find_room(struct gap__trace *trace) {
+  struct gap__trace_ring *ring = &trace->ring;
+  bool found = has_room(trace);
+  for (int naps = 0; !found && !ring->is_losing && naps < ROOM_MS * 20 && !atomic_load(&trace->failed); naps++) {
+    nap();
+    found = has_room(trace);
+  }
+  ring->is_losing = !found;
+  if (!found) atomic_fetch_add_explicit(&ring->lost_total, 1, memory_order_relaxed);
+  return found;
+}
+
+/* A gap_event_fn, under the heap's event lock. */
+static void hear(void *arg, const gap_event *event) {
+  struct gap__trace *trace = arg;
+  struct gap__trace_ring *ring = &trace->ring;
+  if (__builtin_expect(ring->put == ring->room_until, 0) && !find_room(trace)) return;
+  gap__trace_ring_put(ring, event);
+  if (__builtin_expect(ring->put % WAKE_SLOTS == 0, 0)) eventfd_write(trace->wake, 1);
+}
+
+/* ---- and go out ---- */
+
+static struct clock_point read_clock(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (struct clock_point){gap__ticks(), (int64_t)now.tv_sec * 1000000000 + now.tv_nsec};
+}
+
+/* How fast the counter runs, measured from the start: the longer the better. */
+static void compare_clocks(struct gap__trace *trace) {
+  trace->point = read_clock();
+  uint64_t ticks = trace->point.ticks - trace->origin.ticks;
+  if (ticks) trace->ns_a_tick = (double)(trace->point.ns - trace->origin.ns) / (double)ticks;
+}
+
+/* Microseconds since the beginning. */
+static int64_t time_of(struct gap__trace *trace, uint64_t ticks) {
+  double ns =
+      (double)(trace->point.ns - trace->origin.ns) + (double)(int64_t)(ticks - trace->point.ticks) * trace->ns_a_tick;
+  int64_t tick = (int64_t)(ns / 1000);
+  if (tick > trace->tick) trace->tick = tick;
+  return trace->tick;
+}
+
+static int write_event(struct gap__trace *trace, const struct gap__trace_slot *slot) {
+  static const uint8_t kinds[] = {[GAP_EVENT_ALLOC] = GAP__RECORD_ALLOC,
+                                  [GAP_EVENT_FREE_REQUESTED] = GAP__RECORD_FREE_REQUESTED,
+                                  [GAP_EVENT_FREE_COMPLETED] = GAP__RECORD_FREE_COMPLETED,
+                                  [GAP_EVENT_SEGMENT_ALLOC] = GAP__RECORD_SEGMENT_ALLOC,
+                                  [GAP_EVENT_SEGMENT_FREE] = GAP__RECORD_SEGMENT_FREE,
+                                  [GAP_EVENT_SEGMENT_MAP] = GAP__RECORD_SEGMENT_MAP,
+                                  [GAP_EVENT_SEGMENT_UNMAP] = GAP__RECORD_SEGMENT_UNMAP,
+                                  [GAP_EVENT_OOM] = GAP__RECORD_OOM};
+  return gap__record_event(&trace->writer,
+                           &(struct gap__record_event){.kind = (enum gap__record_kind)kinds[slot->kind],
+                                                       .device = (uint32_t)slot->device,
+                                                       .addr = slot->addr,
+                                                       .bytes = slot->bytes,
+                                                       .requested = slot->requested,
+                                                       .stream = slot->stream,
+                                                       .pool = {slot->pool_first, slot->pool_second},
+                                                       .tick = time_of(trace, slot->ticks) - trace->began});
+}
+
+static int tell_losses(struct gap__trace *trace) {
+  uint64_t lost = atomic_load_explicit(&trace->ring.lost_total, memory_order_relaxed), more = lost - trace->lost_told;
+  if (!more) return 0;
+  if (!trace->lost_told)
+    gap__log(GAP__LOG_WARNING, "trace:%s: the disk does not keep up: events are left out", trace->file.path);
+  trace->lost_told = lost;
+  return gap__record_lost(&trace->writer, more);
+}
+
+static int drain(struct gap__trace *trace) {
+  struct gap__trace_ring *ring = &trace->ring;
+  uint64_t at = atomic_load_explicit(&ring->taken, memory_order_relaxed), given = at;
+  uint64_t end = atomic_load_explicit(&ring->filled, memory_order_acquire);
+  int rc = 0;
+  compare_clocks(trace);
+  for (; !rc && at < end; at++) {
+    rc = write_event(trace, &ring->slots[at % GAP__TRACE_SLOTS]);
+    if (at - given < GIVE_SLOTS) continue;
+    atomic_store_explicit(&ring->taken, given = at, memory_order_release);
+  }
+  atomic_store_explicit(&ring->taken, at, memory_order_release);
+  return rc ? rc : tell_losses(trace);
+}
+
+static int begin_file(struct gap__trace *trace) {
+  trace->began = trace->tick;
+  return gap__state_begin(&trace->heap, 1, &trace->writer, gap__trace_file_write, &trace->file);
+}
+
+static int turn(struct gap__trace *trace) {
+  int rc = gap__record_end(&trace->writer);
+  if (!rc) rc = gap__trace_file_turn(&trace->file);
+  return rc ? rc : begin_file(trace);
+}
+
+static int write_some(struct gap__trace *trace) {
+  int rc = drain(trace);
+  if (!rc) rc = gap__record_flush(&trace->writer);
+  return !rc && gap__trace_file_is_full(&trace->file) ? turn(trace) : rc;
+}
+
+static void wait_a_while(const struct gap__trace *trace) {
+  struct pollfd wake = {.fd = trace->wake, .events = POLLIN};
+  eventfd_t ignored;
+  if (poll(&wake, 1, FLUSH_MS) > 0) (void)eventfd_read(trace->wake, &ignored);
+}
+
+static void *trace_main(void *arg) {
+  struct gap__trace *trace = arg;
+  int rc = 0;
+  while (!rc && !atomic_load(&trace->stop)) {
+    wait_a_while(trace);
+    rc = write_some(trace);
+  }
+  if (!rc) return NULL;
+  atomic_store(&trace->failed, true);
+  gap__heap_set_events(trace->heap, GAP__TAP_TRACE, NULL, NULL);
+  return NULL;
+}
+
+/* ---- its life ---- */
+
+static void discard(struct gap__trace *trace) {
+  gap__trace_file_close(&trace->file);
+  if (trace->wake >= 0) close(trace->wake);
+  free(trace->ring.slots);
+  free(trace);
+}
+
+/* The program's signals are for its own threads. */
+static bool start_thread(struct gap__trace *trace) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = pthread_create(&trace->thread, NULL, trace_main, trace) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return started;
+}
+
+static void enlist(struct gap__trace *trace) {
+  gap__lock(&traces.lock);
+  trace->next = traces.first;
+  traces.first = trace;
+  gap__unlock(&traces.lock);
+}
+
+static bool delist(const struct gap__trace *trace) {
+  gap__lock(&traces.lock);
+  struct gap__trace **at = &traces.first;
+  while (*at && *at != trace) at = &(*at)->next;
+  bool found = *at != NULL;
+  if (found) *at = trace->next;
+  gap__unlock(&traces.lock);
+  return found;
+}
+
+/* No event comes any more, the thread has written those that did: now the state, and the end. */
+static void finish(struct gap__trace *trace) {
+  if (atomic_load(&trace->failed)) return;
+  int rc = drain(trace);
+  if (!rc) rc = gap__record_flush(&trace->writer); /* whatever comes of the rest */
+  if (!rc) rc = gap__state_heap(trace->heap, &trace->writer);
+  if (!rc) gap__record_end(&trace->writer);
+}
+
+static void stop_thread(struct gap__trace *trace) {
+  gap__heap_set_events(trace->heap, GAP__TAP_TRACE, NULL, NULL);
+  atomic_store(&trace->stop, true);
+  eventfd_write(trace->wake, 1);
+}
+
+/* At exit the heaps stay, and their memory too: nothing is freed. */
+static void at_end(void) {
+  gap__lock(&traces.lock);
+  for (struct gap__trace *trace = traces.first; trace; trace = trace->next) {
+    struct timespec until;
+    stop_thread(trace);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += EXIT_MS / 1000;
+    if (pthread_timedjoin_np(trace->thread, NULL, &until) == 0) finish(trace);
+  }
+  traces.first = NULL;
+  gap__unlock(&traces.lock);
+}
+
+static void before_fork(void) { gap__lock(&traces.lock); }
+static void in_parent(void) { gap__unlock(&traces.lock); }
+/* File and thread are the parent's. */
+static void in_child(void) {
+  for (struct gap__trace *trace = traces.first; trace; trace = trace->next) gap__trace_file_close(&trace->file);
+  traces.first = NULL;
+  in_parent();
+}
+
+static void install(void) {
+  pthread_atfork(before_fork, in_parent, in_child);
+  atexit(at_end);
+}
+
+static int start(struct gap__trace *trace, const struct gap__conf *conf) {
+  trace->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  trace->ring.slots = aligned_alloc(64, GAP__TRACE_SLOTS * sizeof *trace->ring.slots);
+  if (trace->wake < 0 || !trace->ring.slots) return GAP_ENOMETA;
+  trace->origin = trace->point = read_clock();
+  int rc = gap__trace_file_open(&trace->file, conf->trace, conf->trace_max);
+  if (!rc) rc = begin_file(trace);
+  return rc ? rc : start_thread(trace) ? 0 : GAP_ENOMETA;
+}
+
+static struct gap__trace *new_trace(gap_heap *heap, const struct gap__conf *conf) {
+  struct gap__trace *trace = aligned_alloc(64, sizeof *trace);
+  if (!trace) return NULL;
+  memset(trace, 0, sizeof *trace);
+  trace->heap = heap;
+  trace->file.fd = trace->wake = -1;
+  if (!start(trace, conf)) return trace;
+  discard(trace);
+  return NULL;
+}
+
+void gap__trace_begin(gap_heap *heap) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  struct gap__client *client = gap__client_of(heap);
+  const struct gap__conf *conf = gap__conf_values(client->conf);
+  if (!conf->trace[0]) return;
+  if (client->options.flags & GAP_HEAP_NO_THREAD) {
+    gap__log(GAP__LOG_WARNING, "trace:%s: a heap without threads (GAP_HEAP_NO_THREAD) writes no trace", conf->trace);
+    return;
+  }
+  pthread_once(&once, install);
+  client->trace = new_trace(heap, conf);
+  if (!client->trace) return;
+  enlist(client->trace);
+  gap__heap_set_events(heap, GAP__TAP_TRACE, hear, client->trace);
+  if (atomic_load(&client->trace->failed)) gap__heap_set_events(heap, GAP__TAP_TRACE, NULL, NULL);
+}
+
+void gap__trace_end(gap_heap *heap) {
+  struct gap__client *client = gap__client_of(heap);
+  struct gap__trace *trace = client->trace;
+  client->trace = NULL;
+  if (!trace) return;
+  if (delist(trace)) { /* else it is a parent's, or the program is at its end */
+    stop_thread(trace);
+    pthread_join(trace->thread, NULL);
+    finish(trace);
+    discard(trace);
+  }
+}

@@ -1,0 +1,83 @@
+#include "api/trace_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "gapless/gapless.h"
+
+enum { NAMES = 16 }; /* tried, where others write under the ones before */
+
+static int complain(const struct gap__trace_file *file, const char *what) {
+  gap__log(GAP__LOG_ERROR, "trace:%s: %s: %s; no trace is written", file->path, what, strerror(errno));
+  return GAP_EIO;
+}
+
+/* It stays locked while it is written, so that nobody else empties it. */
+static int open_locked(const char *path) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR);
+  if (fd < 0) return -1;
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, 0) == 0) return fd;
+  int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+/* NAME, NAME.PID, NAME.PID.1, ... */
+static void name_file(struct gap__trace_file *file, const char *path, int turn) {
+  const long process = (long)getpid();
+  if (turn == 0) snprintf(file->path, sizeof file->path, "%s", path);
+  else if (turn == 1) snprintf(file->path, sizeof file->path, "%s.%ld", path, process);
+  else snprintf(file->path, sizeof file->path, "%s.%ld.%d", path, process, turn - 1);
+}
+
+int gap__trace_file_open(struct gap__trace_file *file, const char *path, uint64_t bytes_most) {
+  *file = (struct gap__trace_file){.fd = -1, .bytes_most = bytes_most};
+  for (int turn = 0; file->fd < 0 && turn < NAMES; turn++) {
+    name_file(file, path, turn);
+    file->fd = open_locked(file->path);
+    if (file->fd < 0 && errno != EWOULDBLOCK) return complain(file, "cannot be opened");
+  }
+  return file->fd < 0 ? complain(file, "is being written by others") : 0;
+}
+
+static bool write_whole(int fd, const char *bytes, size_t count) {
+  while (count) {
+    ssize_t written = write(fd, bytes, count);
+    if (written < 0 && errno != EINTR) return false;
+    if (written > 0) bytes += written, count -= (size_t)written;
+  }
+  return true;
+}
+
+int gap__trace_file_write(void *arg, const void *bytes, size_t count) {
+  struct gap__trace_file *file = arg;
+  if (write_whole(file->fd, bytes, count)) {
+    file->bytes += count;
+    return 0;
+  }
+  int rc = complain(file, "cannot be written on");
+  if (ftruncate(file->fd, (off_t)file->bytes) != 0) gap__log(GAP__LOG_DEBUG, "%s ends in the middle", file->path);
+  return rc;
+}
+
+int gap__trace_file_turn(struct gap__trace_file *file) {
+  char old[PATH_MAX + 8];
+  snprintf(old, sizeof old, "%s.1", file->path);
+  if (rename(file->path, old) != 0) return complain(file, "cannot be renamed");
+  gap__trace_file_close(file);
+  file->fd = open_locked(file->path);
+  file->bytes = 0;
+  return file->fd < 0 ? complain(file, "cannot be opened again") : 0;
+}
+
+void gap__trace_file_close(struct gap__trace_file *file) {
+  if (file->fd >= 0) close(file->fd);
+  file->fd = -1;
+}

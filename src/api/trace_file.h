@@ -1,0 +1,28 @@
+/* The file of a trace: its name, its size, and what happens when the disk has no more. */
+#ifndef GAP_API_TRACE_FILE_H
+#define GAP_API_TRACE_FILE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gap__trace_file {
+  char path[PATH_MAX];
+  int fd; /* -1: closed */
+  uint64_t bytes, bytes_most;
+};
+
+/* Makes the file, or empties what is there.  Another trace that is being written under that name is left alone: the
+ * process's number is appended then.  0 or GAP_EIO, with the reason in the log. */
+int gap__trace_file_open(struct gap__trace_file *, const char *path, uint64_t bytes_most);
+/* A gap__record_sink: appends.  GAP_EIO: what did not go in whole is taken away again, and the log says why. */
+int gap__trace_file_write(void *file, const void *bytes, size_t count);
+static inline bool gap__trace_file_is_full(const struct gap__trace_file *file) {
+  return file->bytes >= file->bytes_most;
+}
+/* What was written is kept as PATH.1, in place of what was, and a new file begins.  0 or GAP_EIO, as above. */
+int gap__trace_file_turn(struct gap__trace_file *);
+void gap__trace_file_close(struct gap__trace_file *);
+
+#endif

@@ -1,0 +1,425 @@
+/* `trace:FILE`: every event is in the file, in order; what a killed, full or forked program leaves behind can be read. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "support/api_try.h"
+#include "trace/recording.h"
+
+/* Children make heaps, which have threads: the thread sanitizer would rather end them. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+
+/* ---- support ---- */
+
+static char folder[64];
+
+static int set_up(void **state) {
+  (void)state;
+  snprintf(folder, sizeof folder, "/tmp/gapless-trace-XXXXXX");
+  return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  return rmdir(folder); /* fails where a test left something behind */
+}
+
+static const char *path_of(const char *name) {
+  static char path[4][128];
+  static unsigned turn;
+  char *out = path[turn++ % 4];
+  snprintf(out, sizeof path[0], "%s/%s", folder, name);
+  return out;
+}
+
+static gap_heap *open_on(gap_backend backend, const char *name, const char *more) {
+  char conf[256];
+  snprintf(conf, sizeof conf, "trace:%s,page_maker:False%s", path_of(name), more);
+  return api_open(backend, 256 * MIB, conf);
+}
+
+static gap_heap *open_traced(const char *name, const char *more) { return open_on(GAP_BACKEND_HOST, name, more); }
+
+static struct gap__history *read_trace(const char *name) {
+  struct gap__history *history;
+  char *message;
+  if (gap__history_read(path_of(name), NULL, NULL, &history, &message)) fail_msg("%s: %s", name, message);
+  return history;
+}
+
+static void expect_consistent(const struct gap__history *history) {
+  for (uint32_t i = 0; i < history->device_count; i++) {
+    uint64_t event;
+    char *message;
+    if (gap__history_check(history, i, &event, &message))
+      fail_msg("event %llu: %s", (unsigned long long)event, message);
+  }
+}
+
+static void drop(const char *name, struct gap__history *history) {
+  gap__history_free(history);
+  assert_int_equal(unlink(path_of(name)), 0);
+}
+
+static uint64_t active_bytes(const struct gap__history *history) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < history->segment_count; i++) sum += history->segments[i].active_size;
+  return sum;
+}
+
+static uint64_t held_bytes(const struct gap__history *history) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < history->segment_count; i++) sum += history->segments[i].total_size;
+  return sum;
+}
+
+/* Blocks of many sizes on three streams, some of them used by a second one; half of them stay. */
+static void work(gap_heap *heap, gap_addr *kept, int count) {
+  for (int i = 0; i < count; i++) {
+    kept[i] = api_get(heap, 8 + (gap_stream)(i % 3), 100 + (uint64_t)i * i * 700 % (3 * MIB));
+    if (i % 5 == 0) assert_int_equal(gap_record_stream(heap, kept[i], 77), 0);
+    if (i % 2) continue;
+    api_give(heap, kept[i]);
+    kept[i] = 0;
+  }
+}
+
+static void give_all(gap_heap *heap, const gap_addr *kept, int count) {
+  for (int i = 0; i < count; i++) api_give(heap, kept[i]);
+}
+
+/* ---- what is written ---- */
+
+enum { KEPT = 120, EVENTS_MOST = 20000 };
+
+struct heard {
+  gap_event events[EVENTS_MOST];
+  uint64_t count;
+};
+
+static void keep_event(void *arg, const gap_event *event) {
+  struct heard *heard = arg;
+  if (heard->count < EVENTS_MOST) heard->events[heard->count++] = *event;
+}
+
+static void same_event(const struct gap__history *history, const struct gap__hist_event *read, const gap_event *heard) {
+  assert_int_equal(read->action, (int)heard->kind + (heard->kind == GAP_EVENT_OOM ? 1 : 0));
+  assert_int_equal(read->addr, heard->addr);
+  assert_int_equal(read->size, heard->requested);
+  assert_int_equal(read->stream, heard->stream);
+  assert_int_equal(history->pools[read->pool].id[0], heard->pool.first);
+  assert_int_equal(history->pools[read->pool].id[1], heard->pool.second);
+}
+
+static void every_event_is_in_the_file(void **state) {
+  struct heard *heard = calloc(1, sizeof *heard);
+  gap_addr kept[KEPT], none;
+  gap_pool_id pool;
+  (void)state;
+  assert_non_null(heard);
+  gap_heap *heap = open_traced("all", ",max_memory:200M");
+  assert_int_equal(gap_set_events(heap, keep_event, heard), 0);
+  work(heap, kept, KEPT);
+  assert_int_equal(gap_pool_create(heap, 0, GAP_POOL_PRIVATE, NULL, &pool), 0);
+  gap_addr private = api_get_in(heap, 8, pool, 5 * MIB);
+  assert_int_equal(gap_alloc(heap, 0, 8, 250 * MIB, &none), GAP_ENOMEM);
+  gap_usage usage = api_usage(heap, 0);
+  gap_heap_destroy(heap);
+  struct gap__history *history = read_trace("all");
+  assert_false(history->is_torn);
+  assert_true(history->by_gapless && history->lost_events == 0);
+  assert_int_equal(history->devices[0].event_count, heard->count);
+  for (uint64_t i = 0; i < heard->count; i++) same_event(history, &history->devices[0].events[i], &heard->events[i]);
+  expect_consistent(history);
+  assert_int_equal(active_bytes(history), usage.live_bytes + usage.pending_bytes);
+  assert_int_equal(history->devices[0].facts.refusals, 1);
+  assert_true(private != 0);
+  free(heard);
+  drop("all", history);
+}
+
+/* The end as the heap tells it, and as the events tell it. */
+static void the_end_can_be_found_from_the_events(void **state) {
+  gap_addr kept[KEPT];
+  (void)state;
+  gap_heap *heap = open_traced("end", "");
+  work(heap, kept, KEPT);
+  gap_heap_destroy(heap);
+  struct gap__history *told = read_trace("end");
+  assert_true(told->devices[0].facts.present);
+  struct stat about;
+  assert_int_equal(stat(path_of("end"), &about), 0);
+  assert_int_equal(truncate(path_of("end"), about.st_size - 1), 0); /* the last parcel has the state */
+  struct gap__history *found = read_trace("end");
+  assert_true(found->is_torn && !found->devices[0].facts.present);
+  assert_int_equal(found->devices[0].event_count, told->devices[0].event_count);
+  assert_int_equal(active_bytes(found), active_bytes(told));
+  assert_int_equal(held_bytes(found), held_bytes(told));
+  assert_int_equal(found->segment_count, told->segment_count);
+  for (uint64_t i = 0; i < found->segment_count; i++) {
+    const struct gap__hist_segment *a = &found->segments[i], *b = NULL;
+    for (uint64_t j = 0; j < told->segment_count && !b; j++)
+      if (told->segments[j].addr == a->addr) b = &told->segments[j];
+    assert_non_null(b);
+    assert_int_equal(a->total_size, b->total_size);
+    assert_int_equal(a->stream, b->stream);
+    assert_int_equal(a->active_size, b->active_size);
+    assert_int_equal(a->requested_size, b->requested_size);
+  }
+  gap__history_free(told);
+  drop("end", found);
+}
+
+static void pytorchs_policies_are_written_too(void **state) {
+  static const char *const more[] = {",strategy:caching_allocator",
+                                     ",strategy:caching_allocator,expandable_segments:True"};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    gap_addr kept[KEPT];
+    gap_heap *heap = open_traced("torch", more[i]);
+    work(heap, kept, KEPT);
+    give_all(heap, kept, KEPT);
+    api_close(heap);
+    struct gap__history *history = read_trace("torch");
+    assert_false(history->by_gapless || history->is_torn);
+    assert_int_equal(history->devices[0].events[0].action, i ? GAP__ACT_SEGMENT_MAP : GAP__ACT_SEGMENT_ALLOC);
+    expect_consistent(history);
+    drop("torch", history);
+  }
+}
+
+/* ---- ends of all kinds ---- */
+
+static pid_t run_child(void (*inside)(int fd), int *from) {
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    inside(ends[1]);
+    _exit(1);
+  }
+  close(ends[1]);
+  *from = ends[0];
+  return child;
+}
+
+static void tell_and_wait(int fd) {
+  static gap_addr kept[KEPT];
+  gap_heap *heap = open_traced("killed", "");
+  work(heap, kept, KEPT);
+  gap_usage usage = api_usage(heap, 0);
+  nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+  if (write(fd, &usage, sizeof usage) == sizeof usage) pause();
+}
+
+static void a_killed_program_leaves_its_history(void **state) {
+  gap_usage usage;
+  int from, status;
+  (void)state;
+  pid_t child = run_child(tell_and_wait, &from);
+  assert_int_equal(read(from, &usage, sizeof usage), sizeof usage);
+  close(from);
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  struct gap__history *history = read_trace("killed");
+  assert_true(history->is_torn);
+  expect_consistent(history);
+  assert_int_equal(active_bytes(history), usage.live_bytes + usage.pending_bytes);
+  assert_int_equal(held_bytes(history), usage.held_bytes);
+  assert_false(history->devices[0].wrapped);
+  drop("killed", history);
+}
+
+__attribute__((weak)) void __lsan_disable(void);
+
+static void leave_at_once(int fd) {
+  static gap_addr kept[KEPT];
+  if (__lsan_disable) __lsan_disable();
+  gap_heap *heap = open_traced("left", "");
+  work(heap, kept, KEPT);
+  close(fd);
+  exit(0);
+}
+
+static void exit_without_destroying_is_an_end(void **state) {
+  int from, status;
+  (void)state;
+  pid_t child = run_child(leave_at_once, &from);
+  close(from);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  struct gap__history *history = read_trace("left");
+  assert_false(history->is_torn);
+  assert_true(history->devices[0].facts.present);
+  expect_consistent(history);
+  drop("left", history);
+}
+
+static void a_forked_child_leaves_the_file_alone(void **state) {
+  gap_addr kept[KEPT];
+  int status;
+  (void)state;
+  gap_heap *heap = open_traced("parent", "");
+  work(heap, kept, KEPT);
+  pid_t child = fork();
+  if (child == 0) {
+    gap_free(heap, kept[1]);
+    gap_heap_destroy(heap);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  give_all(heap, kept, KEPT);
+  gap_usage usage = api_usage(heap, 0);
+  api_close(heap);
+  struct gap__history *history = read_trace("parent");
+  assert_false(history->is_torn);
+  expect_consistent(history);
+  assert_int_equal(active_bytes(history), usage.pending_bytes);
+  drop("parent", history);
+}
+
+/* ---- the disk ---- */
+
+static void churn_for(gap_heap *heap, int rounds) {
+  for (int i = 0; i < rounds; i++) {
+    gap_addr addr = api_get(heap, 8 + (gap_stream)(i % 3), 512 + (uint64_t)i % 50 * 3000);
+    api_give(heap, addr);
+  }
+}
+
+static void wait_for_thread(void) { nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); }
+
+/* A limit on the size of files is a disk that is full. */
+static void a_full_disk_is_said_once(void **state) {
+  struct rlimit before, limit;
+  struct api_log log;
+  (void)state;
+  signal(SIGXFSZ, SIG_IGN);
+  getrlimit(RLIMIT_FSIZE, &before);
+  limit = before;
+  limit.rlim_cur = 100000;
+  gap_heap *heap = open_on(GAP_BACKEND_SIM, "full", ""); /* its memory is no file */
+  api_listen(&log);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  for (int i = 0; i < 3; i++) {
+    churn_for(heap, 30000);
+    wait_for_thread();
+  }
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  api_close(heap);
+  gap_set_log(NULL, NULL);
+  assert_int_equal(log.count, 1);
+  assert_non_null(strstr(log.lines, "no trace is written"));
+  struct gap__history *history = read_trace("full");
+  assert_true(history->is_torn && history->devices[0].event_count > 1000);
+  expect_consistent(history);
+  drop("full", history);
+}
+
+static void a_large_file_is_turned(void **state) {
+  (void)state;
+  gap_heap *heap = open_traced("turned", ",trace_max:1M");
+  gap_addr old_block = api_get(heap, 20, MIB);
+  for (int i = 0; i < 10; i++) {
+    churn_for(heap, 10000);
+    wait_for_thread();
+  }
+  gap_heap_destroy(heap);
+  struct gap__history *old = read_trace("turned.1"), *new = read_trace("turned");
+  assert_false(old->is_torn || new->is_torn);
+  assert_true(new->devices[0].wrapped);
+  assert_int_equal(active_bytes(new), MIB);
+  assert_true(old_block != 0);
+  expect_consistent(old);
+  expect_consistent(new);
+  assert_int_equal(old->devices[0].events[0].time_us, 0);
+  assert_int_equal(new->devices[0].events[0].time_us, 0);
+  struct stat about;
+  assert_int_equal(stat(path_of("turned.1"), &about), 0);
+  assert_in_range(about.st_size, 1 << 20, 3 << 20);
+  drop("turned.1", old);
+  drop("turned", new);
+}
+
+static void a_file_in_use_is_left_alone(void **state) {
+  char other[32];
+  (void)state;
+  gap_heap *one = open_traced("shared", ""), *two = open_traced("shared", "");
+  churn_for(one, 10);
+  churn_for(two, 20);
+  api_close(one);
+  api_close(two);
+  snprintf(other, sizeof other, "shared.%ld", (long)getpid());
+  struct gap__history *first = read_trace("shared"), *second = read_trace(other);
+  assert_false(first->is_torn || second->is_torn);
+  assert_true(second->devices[0].event_count > first->devices[0].event_count);
+  drop("shared", first);
+  drop(other, second);
+}
+
+static void without_a_file_the_heap_works(void **state) {
+  struct api_log log;
+  (void)state;
+  api_listen(&log);
+  gap_heap *heap = open_traced("nowhere/file", "");
+  gap_set_log(NULL, NULL);
+  assert_int_equal(log.count, 1);
+  assert_non_null(strstr(log.lines, "cannot be opened"));
+  churn_for(heap, 10);
+  api_close(heap);
+}
+
+/* ---- threads ---- */
+
+static void *churn(void *arg) {
+  gap_heap *heap = arg;
+  gap_addr kept[32] = {0};
+  for (unsigned i = 0; i < 6000; i++) {
+    gap_addr *at = &kept[i * 7 % 32];
+    if (*at) gap_free(heap, *at);
+    if (gap_alloc(heap, 0, 8 + i % 2, 512 + (uint64_t)i % 97 * 9000, at)) *at = 0;
+  }
+  for (int i = 0; i < 32; i++) gap_free(heap, kept[i]);
+  return NULL;
+}
+
+/* Four threads on two streams: one order of events, in which no address is in use twice. */
+static void events_of_threads_are_in_order(void **state) {
+  pthread_t threads[4];
+  (void)state;
+  gap_heap *heap = open_traced("threads", "");
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, churn, heap), 0);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  api_close(heap);
+  struct gap__history *history = read_trace("threads");
+  assert_false(history->is_torn);
+  assert_int_equal(history->lost_events, 0);
+  assert_in_range(history->devices[0].event_count, 4 * 6000 * 3, 4 * 6000 * 4);
+  expect_consistent(history);
+  for (uint64_t i = 1; i < history->devices[0].event_count; i++)
+    assert_true(history->devices[0].events[i].time_us >= history->devices[0].events[i - 1].time_us);
+  drop("threads", history);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_event_is_in_the_file),        cmocka_unit_test(the_end_can_be_found_from_the_events),
+      cmocka_unit_test(pytorchs_policies_are_written_too), cmocka_unit_test(a_killed_program_leaves_its_history),
+      cmocka_unit_test(exit_without_destroying_is_an_end), cmocka_unit_test(a_forked_child_leaves_the_file_alone),
+      cmocka_unit_test(a_full_disk_is_said_once),          cmocka_unit_test(a_large_file_is_turned),
+      cmocka_unit_test(a_file_in_use_is_left_alone),       cmocka_unit_test(without_a_file_the_heap_works),
+      cmocka_unit_test(events_of_threads_are_in_order),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
