@@ -175,6 +175,29 @@ part_sanitizer() {
   done
 }
 
+# What needs PyTorch on the machine, and in .carry the wheel that `pip wheel . --no-deps -w .carry` has made.
+has_torch() { python3 -c 'import torch' 2>/dev/null || { echo "no PyTorch" && skipped=$((skipped + 1)) && return 1; }; }
+install_wheel() {
+  python3 -m pip install -q --no-index --no-deps --force-reinstall --disable-pip-version-check --root-user-action=ignore "$carry"/gapless-*.whl
+}
+
+# The shim, and the package as its users start it; an example in .carry is run unchanged.
+part_dropin() {
+  local example=$carry/article_example.py
+  has_torch || return
+  check shim timeout 300 python3 tests/gpu/torch/check.py
+  check wheel install_wheel || return
+  check package timeout 280 python3 tests/gpu/python/check.py $([ -e "$example" ] && echo --example "$example")
+}
+
+# PyTorch's own memory tests, natively and with gapless: .carry/pytorch has its test files, which are no part of this tree.
+part_upstream() {
+  has_torch || return
+  [ -d "$carry/pytorch" ] || { echo "no $carry/pytorch" && skipped=$((skipped + 1)) && return; }
+  check wheel install_wheel || return
+  check upstream timeout 470 python3 tests/gpu/torch/upstream.py "$carry/pytorch" --minutes 6 --json "$out/upstream.json"
+}
+
 # ---- Measuring ----
 
 # Pairs, churn and threads beside the driver's own pool; what a program feels of stealing; what the driver charges.
@@ -186,10 +209,10 @@ part_bench() {
   done
 }
 
-# PyTorch with gapless beside its own allocator; the wheel is one that `pip wheel . --no-deps -w .carry` has made.
+# PyTorch with gapless beside its own allocator; TORCH_FIGURES: more options (--part, --seconds, --append).
 part_torch() {
-  python3 -c 'import torch' 2>/dev/null || { echo "no PyTorch" && skipped=$((skipped + 1)) && return; }
-  check wheel python3 -m pip install -q --no-index --no-deps --force-reinstall --disable-pip-version-check "$carry"/gapless-*.whl || return
+  has_torch || return
+  check wheel install_wheel || return
   check torch timeout 590 python3 bench/torch/figures.py --commit "$(commit)" --out "$out" ${TORCH_FIGURES:-}
 }
 
