@@ -2,7 +2,8 @@
 # What `gapless replay` prints, with times masked: replay.sh COMMAND [--write]
 . "$(dirname "$0")/golden.inc"
 
-out=$PWD
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 cd "$data" || exit 1
 golden replay-fits        replay oom.pickle.xz --policy native,ideal --min-cap
 golden replay-does-not    replay oom.pickle.xz --policy native --cap 26GiB
