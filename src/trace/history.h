@@ -73,8 +73,7 @@ struct gap__hist_facts {
 struct gap__hist_device {
   struct gap__hist_event *events; /* in order */
   uint64_t event_count;
-  bool
-      wrapped; /* the history does not start at the beginning: a ring overwrote its oldest entries, or recording began late */
+  bool wrapped; /* its beginning is lost: a ring overwrote its oldest entries, or recording began late */
   struct gap__hist_facts facts;
 };
 

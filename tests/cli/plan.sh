@@ -2,7 +2,8 @@
 # What `gapless plan` prints: plan.sh COMMAND [--write].
 . "$(dirname "$0")/golden.inc"
 
-out=$PWD
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 cd "$data" || exit 1
 golden plan-csv           plan minimalloc/input.12.csv
 golden plan-steps         plan gnn.pickle.xz --steps 3..3 --time-limit 60

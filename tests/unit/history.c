@@ -32,7 +32,7 @@ struct local {
 
 static const struct gap__history *around(struct local *local, struct gap__hist_event *events, uint64_t count,
                                          bool wrapped) {
-  *local = (struct local){.device = {events, count, wrapped}};
+  *local = (struct local){.device = {.events = events, .event_count = count, .wrapped = wrapped}};
   local->history = (struct gap__history){.devices = &local->device, .device_count = 1};
   return &local->history;
 }
