@@ -10,8 +10,10 @@
 #include "trace/recording_get.h"
 
 #define PAGE ((uint64_t)2 << 20)
-#define PAGES_MOST ((uint64_t)1 << 24)   /* mapped at a time: 32 TiB */
-#define TOUCHES_MOST ((uint64_t)1 << 28) /* mapped and unmapped: a bound on the time this takes */
+#define PAGES_MOST ((uint64_t)1 << 20) /* mapped at a time: 2 TiB */
+/* Mapped and unmapped in all, a bound on the time this takes: for any trace, and for each event. */
+#define TOUCHES_MOST ((uint64_t)1 << 26)
+#define TOUCHES_AN_EVENT 64
 
 struct piece { /* a mapped page, a driver allocation or a block */
   uint64_t addr, bytes;
@@ -30,11 +32,15 @@ struct ending {
 
 /* ---- following the events ---- */
 
+static uint64_t touches_most(const struct ending *ending) {
+  return TOUCHES_MOST + TOUCHES_AN_EVENT * (uint64_t)ending->device->events.count;
+}
+
 static int touch_pages(struct ending *ending, const struct gap__hist_event *event, uint32_t index) {
   uint64_t pages = event->size / PAGE;
   int rc = 0;
   ending->touches += pages;
-  ending->gives_up |= event->addr % PAGE || event->size % PAGE || ending->touches > TOUCHES_MOST ||
+  ending->gives_up |= event->addr % PAGE || event->size % PAGE || ending->touches > touches_most(ending) ||
                       ending->pages.count + pages > PAGES_MOST;
   for (uint64_t i = 0; !rc && !ending->gives_up && i < pages; i++) {
     if (event->action == GAP__ACT_SEGMENT_MAP) rc = gap__map_put(&ending->pages, event->addr + i * PAGE, index);

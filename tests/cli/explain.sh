@@ -15,6 +15,8 @@ golden explain-streams       explain streams.pickle.xz --no-advice
 golden explain-expandable    explain unet_multires.expandable.pickle.xz --no-advice
 golden explain-limits        explain tr_native_cap.json.gz --no-advice
 golden explain-growth        explain made/training.pickle --no-advice
+golden explain-trace         explain made/watched.trace --no-advice
+golden explain-torn          explain made/watched.torn.trace --no-advice --json
 golden explain-card          explain oom.pickle.xz --no-advice --card 24G
 golden explain-size          explain oom.pickle.xz --no-advice --size 2GiB --cap 26GiB
 golden explain-json          explain oom.pickle.xz --no-advice --json --size 2GiB
