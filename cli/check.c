@@ -98,7 +98,8 @@ static int parse_tolerance(struct request *request, const char *text) {
   return 0;
 }
 
-static int parse_option(struct request *request, int option, const char *value) {
+static int parse_option(void *arg, int option, const char *value) {
+  struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
@@ -113,20 +114,18 @@ static int parse_option(struct request *request, int option, const char *value) 
       return rc;
     case OPT_JSON: request->json = true; return 0;
     case OPT_QUIET: request->quiet = true; return 0;
-    default: request->limits[option - OPT_LIMIT] = value; return 0;
+    default:
+      request->limits[option - OPT_LIMIT] = value;
+      request->any_limit = true;
+      return 0;
   }
 }
 
 static int parse(struct request *request, int argc, char **argv) {
   struct option options[OPTIONS_MAX];
   list_options(options);
-  optind = 1;
-  opterr = 0;
-  for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option("check", options, argv[optind - 1]) : parse_option(request, option, optarg);
-    if (rc != 0) return rc;
-    request->any_limit |= option < OPT_BASELINE;
-  }
+  int rc = read_options(argc, argv, "", options, parse_option, request);
+  if (rc != 0) return rc;
   if (optind == argc) return usage_error("check", "no file; see gapless check --help");
   if (!request->any_limit && !request->baseline && !request->save)
     return usage_error("check", "nothing to check: give a limit (--max-peak 26GiB) or a --baseline");

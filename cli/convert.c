@@ -47,7 +47,8 @@ static const struct option options[] = {
     {"quiet", no_argument, NULL, OPT_QUIET},     {NULL, 0, NULL, 0},
 };
 
-static int parse_option(struct request *request, int option, const char *value) {
+static int parse_option(void *arg, int option, const char *value) {
+  struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
@@ -64,12 +65,8 @@ static int parse_option(struct request *request, int option, const char *value) 
 }
 
 static int parse(struct request *request, int argc, char **argv) {
-  optind = 1;
-  opterr = 0;
-  for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option("convert", options, argv[optind - 1]) : parse_option(request, option, optarg);
-    if (rc != 0) return rc;
-  }
+  int rc = read_options(argc, argv, "", options, parse_option, request);
+  if (rc != 0) return rc;
   if (request->formats) return 0;
   if (optind + 2 > argc) return usage_error("convert", "two names are wanted, IN and OUT; see gapless convert --help");
   if (optind + 2 < argc) return usage_error("convert", "one file at a time; \"%s\" is a third name", argv[optind + 2]);

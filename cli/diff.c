@@ -78,7 +78,8 @@ static int parse_two(const char *option, const char *text, int64_t out[2]) {
   return 0;
 }
 
-static int parse_option(struct request *request, int option, const char *value) {
+static int parse_option(void *arg, int option, const char *value) {
+  struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
@@ -110,12 +111,8 @@ static int take_files(const struct request *request, int count, char **given, co
 }
 
 static int parse(struct request *request, int argc, char **argv, const char *files[2]) {
-  optind = 1;
-  opterr = 0;
-  for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option("diff", options, argv[optind - 1]) : parse_option(request, option, optarg);
-    if (rc != 0) return rc;
-  }
+  int rc = read_options(argc, argv, "", options, parse_option, request);
+  if (rc != 0) return rc;
   return take_files(request, argc - optind, argv + optind, files);
 }
 

@@ -65,7 +65,8 @@ static int parse_card(struct request *request, const char *name) {
   return usage_error("explain", "--card %s: the cards are 24G, 80G, 141G and 192G", name);
 }
 
-static int parse_option(struct request *request, int option, const char *value) {
+static int parse_option(void *arg, int option, const char *value) {
+  struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
@@ -88,12 +89,8 @@ static int parse_option(struct request *request, int option, const char *value) 
 }
 
 static int parse(struct request *request, int argc, char **argv) {
-  optind = 1;
-  opterr = 0;
-  for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option("explain", options, argv[optind - 1]) : parse_option(request, option, optarg);
-    if (rc != 0) return rc;
-  }
+  int rc = read_options(argc, argv, "", options, parse_option, request);
+  if (rc != 0) return rc;
   if (optind == argc) return usage_error("explain", "no file and no process; see gapless explain --help");
   if (optind + 1 < argc) return usage_error("explain", "one file at a time; \"%s\" is a second one", argv[optind + 1]);
   return 0;

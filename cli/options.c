@@ -16,7 +16,7 @@ static bool names(const struct option *option, const char *given) {
   return given[0] == '-' && given[1] && !given[2] && option->val == given[1];
 }
 
-int bad_option(const char *command, const struct option *options, const char *given) {
+static int bad_option(const char *command, const struct option *options, const char *given) {
   const char *known[NAMES_MAX];
   int count = 0;
   for (const struct option *option = options; option->name && count < NAMES_MAX; option++) {
@@ -26,6 +26,17 @@ int bad_option(const char *command, const struct option *options, const char *gi
   const char *near = nearest_name(given + strspn(given, "-"), known, count);
   if (near) return usage_error(command, "there is no option \"%s\"; did you mean --%s?", given, near);
   return usage_error(command, "there is no option \"%s\"; see gapless %s --help", given, command);
+}
+
+int read_options(int argc, char **argv, const char *letters, const struct option *options, option_fn *take,
+                 void *request) {
+  optind = 1;
+  opterr = 0;
+  for (int option; (option = getopt_long(argc, argv, letters, options, NULL)) != -1;) {
+    int rc = option == '?' ? bad_option(argv[0], options, argv[optind - 1]) : take(request, option, optarg);
+    if (rc != 0) return rc;
+  }
+  return 0;
 }
 
 int parse_number(const char *command, const char *option, const char *text, uint64_t least, uint64_t most,

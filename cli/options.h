@@ -5,9 +5,12 @@
 #include <getopt.h>
 #include <stdint.h>
 
-/* Says what is wrong with an option that getopt_long refused: it lacks its value, or there is none of that name ("did you mean").
- * Returns EXIT_USAGE. */
-int bad_option(const char *command, const struct option *options, const char *given);
+/* Takes one option into a command's own request; 0, or an exit code. */
+typedef int option_fn(void *request, int option, const char *value);
+/* Reads all options of a command, argv[0]; what is no option then begins at argv[optind].  0, or the exit code: `take` gave it, or an
+ * option lacks its value, or there is none of that name ("did you mean"). */
+int read_options(int argc, char **argv, const char *letters, const struct option *options, option_fn *take,
+                 void *request);
 /* A whole number from `least` to `most`; else says so and returns EXIT_USAGE. */
 int parse_number(const char *command, const char *option, const char *text, uint64_t least, uint64_t most,
                  uint64_t *out);

@@ -76,7 +76,8 @@ static int parse_steps(struct request *request, const char *text) {
   return 0;
 }
 
-static int parse_option(struct request *request, int option, const char *value) {
+static int parse_option(void *arg, int option, const char *value) {
+  struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
@@ -102,12 +103,8 @@ static int parse_option(struct request *request, int option, const char *value) 
 }
 
 static int parse(struct request *request, int argc, char **argv) {
-  optind = 1;
-  opterr = 0;
-  for (int option; (option = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option("plan", options, argv[optind - 1]) : parse_option(request, option, optarg);
-    if (rc != 0) return rc;
-  }
+  int rc = read_options(argc, argv, "o:", options, parse_option, request);
+  if (rc != 0) return rc;
   if (optind == argc) return usage_error("plan", "no file; see gapless plan --help");
   if (optind + 1 < argc) return usage_error("plan", "one file at a time; \"%s\" is a second one", argv[optind + 1]);
   return 0;

@@ -135,7 +135,8 @@ static int parse_speed(struct request *request, const char *text) {
   return usage_error("replay", "--speed %s: a number from 0 to 1000 is wanted", text);
 }
 
-static int parse_option(struct request *request, int option, const char *value) {
+static int parse_option(void *arg, int option, const char *value) {
+  struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
@@ -160,15 +161,9 @@ static int parse_option(struct request *request, int option, const char *value) 
 }
 
 static int parse(struct request *request, int argc, char **argv) {
-  bool any_policy = false;
-  optind = 1;
-  opterr = 0;
-  for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    if (option == '?') return bad_option("replay", options, argv[optind - 1]);
-    int rc = parse_option(request, option, optarg);
-    if (rc != 0) return rc;
-    any_policy |= option == OPT_POLICY;
-  }
+  int rc = read_options(argc, argv, "", options, parse_option, request);
+  if (rc != 0) return rc;
+  bool any_policy = memchr(request->policies, true, sizeof request->policies) != NULL;
   for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify;
   if (request->cap && request->card) return usage_error("replay", "--cap and --card exclude each other");
   if (optind == argc) return usage_error("replay", "no file; see gapless replay --help");
@@ -265,7 +260,8 @@ static void explain_verdict(const gap_replay_result *result) {
 
 static void explain_plan(const gap_replay_result *result) {
   const gap_replay_plan *plan = &result->plan;
-  char placed[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES], one[GAP__TEXT_BYTES], two[GAP__TEXT_BYTES], three[GAP__TEXT_BYTES];
+  char placed[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES], one[GAP__TEXT_BYTES], two[GAP__TEXT_BYTES],
+      three[GAP__TEXT_BYTES];
   uint64_t others = plan->unexpected + plan->taken + plan->unbacked, requests = plan->placed + others;
   if (!plan->requests || !requests) return;
   printf("  %s served %s of %s requests where the plan says (%.1f %%)", gap_policy_name(result->policy),

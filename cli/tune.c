@@ -57,7 +57,8 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_option(struct request *request, int option, const char *value) {
+static int parse_option(void *arg, int option, const char *value) {
+  struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
@@ -78,12 +79,8 @@ static int parse_option(struct request *request, int option, const char *value) 
 }
 
 static int parse(struct request *request, int argc, char **argv) {
-  optind = 1;
-  opterr = 0;
-  for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-    int rc = option == '?' ? bad_option("tune", options, argv[optind - 1]) : parse_option(request, option, optarg);
-    if (rc != 0) return rc;
-  }
+  int rc = read_options(argc, argv, "", options, parse_option, request);
+  if (rc != 0) return rc;
   if (request->cache && request->no_cache) return usage_error("tune", "--cache and --no-cache exclude each other");
   if (optind == argc) return usage_error("tune", "no file; see gapless tune --help");
   return 0;
