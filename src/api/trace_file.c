@@ -20,9 +20,11 @@ static int complain(const struct gap__trace_file *file, const char *what) {
 
 /* It stays locked while it is written, so that nobody else empties it. */
 static int open_locked(const char *path) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, S_IRUSR | S_IWUSR);
+  int fd =
+      open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, S_IRUSR | S_IWUSR); /* a pipe is refused */
   if (fd < 0) return -1;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, 0) == 0) return fd;
+  bool is_ours = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some file systems know no locks */
+  if (is_ours && ftruncate(fd, 0) == 0) return fd;
   int error = errno;
   close(fd);
   errno = error;

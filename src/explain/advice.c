@@ -20,7 +20,7 @@ struct adviser {
   uint64_t before;          /* bytes older than the history, which a replay does not know */
   uint64_t baseline;        /* held by the recorded policy, where there is no cap */
   struct gap__altered base; /* the history that is replayed */
-  enum gap_policy policy;   /* of PyTorch, as recorded where this build has a model of it */
+  enum gap_policy policy;   /* the one that the program had, where this build has a model of it */
   bool baseline_fits;
   bool out_of_time;
   gap_replay_result result; /* of the last try */
@@ -149,6 +149,7 @@ static void join_setting(const char *before, const char *setting, char *out, siz
 static void try_settings(struct adviser *adviser) {
   const char *found = NULL;
   uint32_t tried = 0;
+  if (adviser->subject->history->by_gapless) return; /* PyTorch's have no effect there */
   bool any = try_expandable(adviser);
   if (is_expandable(adviser->subject->history)) return; /* the others have no effect there */
   for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
@@ -196,12 +197,13 @@ static void try_limit(struct adviser *adviser) {
   advice->works = true;
   snprintf(advice->change, sizeof advice->change, "a limit of %s instead of %s", GAP__SIZE(least),
            GAP__SIZE(adviser->cap + adviser->before));
-  snprintf(advice->text, sizeof advice->text, "The least limit under which PyTorch's own policy goes through is %s.",
-           GAP__SIZE(least));
+  snprintf(advice->text, sizeof advice->text, "The least limit under which %s goes through is %s.",
+           subject->history->by_gapless ? "the program" : "PyTorch's own policy", GAP__SIZE(least));
 }
 
 static void try_gapless(struct adviser *adviser) {
   char outcome[OUTCOME_BYTES];
+  if (adviser->subject->history->by_gapless) return; /* it is */
   if (!run(adviser, &adviser->base.history, GAP_POLICY_GAPLESS, NULL, adviser->cap)) return;
   struct gap__advice *advice = add(adviser, GAP__ADVICE_GAPLESS, true);
   if (!advice) return;
@@ -337,8 +339,10 @@ static uint64_t bytes_before(const struct gap__subject *subject) {
 /* The policy that the program had, if this build has a model of it. */
 static void choose_policy(struct adviser *adviser) {
   static const char name[] = "expandable";
-  adviser->policy = GAP_POLICY_NATIVE;
-  if (!is_expandable(adviser->subject->history) || gap_policy_parse(name, strlen(name), &adviser->policy) == 0) return;
+  adviser->policy = adviser->subject->history->by_gapless ? GAP_POLICY_GAPLESS : GAP_POLICY_NATIVE;
+  if (adviser->policy == GAP_POLICY_GAPLESS || !is_expandable(adviser->subject->history) ||
+      gap_policy_parse(name, strlen(name), &adviser->policy) == 0)
+    return;
   note(adviser, "how it was tried",
        "The file was recorded with expandable segments, of which this build has no model: changes of the "
        "program are tried with the native policy, which takes more.");

@@ -23,13 +23,13 @@ static void find_bounds(struct gap__subject *subject) {
   const struct gap__refusal *refusal = &subject->refusal;
   const gap_explain_options *options = &subject->options;
   struct gap__bounds *bounds = &subject->bounds;
-  const struct gap__hist_facts *facts = gap__subject_facts(subject);
+  const struct gap__hist_facts *facts = &history->devices[subject->device].facts; /* of the end; 0 where nobody told */
   uint64_t seen = refusal->recorded ? subject->figures.held + refusal->driver_free : 0;
   bool has_fraction = history->memory_fraction > 0 && history->memory_fraction < 1 && history->total_bytes;
   bounds->total = options->card_bytes >= seen && options->card_bytes ? options->card_bytes : history->total_bytes;
-  if (!bounds->total && facts) bounds->total = facts->card_bytes;
+  if (!bounds->total && facts->card_bytes >= seen) bounds->total = facts->card_bytes;
   if (has_fraction) bounds->limit = (uint64_t)(history->memory_fraction * (double)history->total_bytes);
-  else if (facts && facts->cap_bytes) bounds->limit = facts->cap_bytes;
+  else if (facts->cap_bytes && facts->cap_bytes >= subject->figures.held) bounds->limit = facts->cap_bytes;
   else if (!refusal->recorded && options->card_bytes)
     bounds->limit = room_below(options->card_bytes, GAP__CARD_CONTEXT_BYTES);
   if (options->cap_bytes && (!refusal->recorded || options->cap_bytes >= subject->figures.held))
