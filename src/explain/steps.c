@@ -13,6 +13,7 @@ static int add_step(struct gap__steps *steps, uint32_t *room, uint32_t optimiser
   uint32_t first = steps->count ? steps->at[steps->count - 1].end : 0;
   if (end <= first) return 0;
   if (optimiser < first) optimiser = first;
+  if (optimiser > end) optimiser = end; /* marks in a file may end before they begin */
   if (steps->count && steps->source != GAP__STEPS_CURVE && optimiser - first < NEAR_EVENTS) {
     steps->at[steps->count - 1].end = end;
     return 0;
