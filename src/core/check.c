@@ -8,6 +8,7 @@
 #include "core/arena.h"
 #include "core/lane.h"
 #include "core/limit.h"
+#include "core/tally.h"
 
 struct report {
   char *text;
@@ -52,14 +53,16 @@ static void check_block(struct report *r, const struct gap__range *range, uint32
   const struct gap__lane *lane = range->arena->lane;
   const struct gap__block *b = gap__block(lane, index);
   unsigned long long at = gap__range_addr(range, b->off);
-  if (b->off != off || b->prev != prev || !b->len) fail(r, "block %#llx: blocks of a range must touch in address order", at);
+  if (b->off != off || b->prev != prev || !b->len)
+    fail(r, "block %#llx: blocks of a range must touch in address order", at);
   if (b->state == GAP__UNUSED || b->state == GAP__RESERVED) fail(r, "block %#llx: state %d at rest", at, b->state);
   if (prev && gap__block(lane, prev)->state == b->state && (b->state == GAP__IDLE || b->state == GAP__HOLE))
     fail(r, "block %#llx: neighbours of one state must be merged", at);
   if (b->state == GAP__HOLE && (b->off % GAP__PAGE_UNITS || b->len % GAP__PAGE_UNITS))
     fail(r, "hole %#llx: not on page borders", at);
   if (gap__block_starting(range, b->off) != index) fail(r, "block %#llx: not found by its address", at);
-  if (range->arena->kind == GAP__ARENA_PLANNED && gap__block_covering(range, b->off + b->len - 1) != index) fail(r, "block %#llx: not found by its end", at);
+  if (range->arena->kind == GAP__ARENA_PLANNED && gap__block_covering(range, b->off + b->len - 1) != index)
+    fail(r, "block %#llx: not found by its end", at);
 }
 
 /* Pages behind a block: homes behind memory, nothing or lent mappings behind holes. */
@@ -84,15 +87,15 @@ static void check_range(struct report *r, const struct gap__policy_state *s, con
     count_block(c, b, range->arena->kind);
     off = b->off + b->len;
   }
-  if (off != range->pages << GAP__PAGE_UNIT_SHIFT || range->tail != prev) fail(r, "range %#llx: does not end where it should",
-                                                                               (unsigned long long)range->base);
+  if (off != range->pages << GAP__PAGE_UNIT_SHIFT || range->tail != prev)
+    fail(r, "range %#llx: does not end where it should", (unsigned long long)range->base);
   for (uint32_t page = 0; page < gap__page_up(off); page++) {
     bool home = gap__slot_is_home(s, range, page);
     c->home_pages += home;
     lent += range->slot[page] && !home;
   }
-  if (lent != range->lent_pages) fail(r, "range %#llx: %u lent pages, %u counted", (unsigned long long)range->base, lent,
-                                      range->lent_pages);
+  if (lent != range->lent_pages)
+    fail(r, "range %#llx: %u lent pages, %u counted", (unsigned long long)range->base, lent, range->lent_pages);
 }
 
 static uint32_t bin_length(const struct gap__lane *lane, const struct gap__bins *bins, struct report *r) {
@@ -121,7 +124,8 @@ static void check_finding(struct report *r, const struct gap__policy_state *s, c
   uint64_t wanted = hash << 32 | (uint32_t)((const unsigned char *)lane - (const unsigned char *)s), slot;
   for (uint64_t i = hash; (slot = atomic_load(&s->lane_of[i & (GAP__LANE_SLOTS - 1)])) != 0 && slot != wanted;) i++;
   if ((slot == wanted) == lane->ended)
-    fail(r, "lane of stream %#llx: %s", (unsigned long long)lane->stream, slot ? "ended, and found" : "cannot be found");
+    fail(r, "lane of stream %#llx: %s", (unsigned long long)lane->stream,
+         slot ? "ended, and found" : "cannot be found");
 }
 
 static void check_lane(struct report *r, struct gap__lane *lane, struct census *c) {
@@ -139,8 +143,9 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
     if (c->hole_count[kind] != arena->hole_count) fail(r, "arena: holes in the ranges and in the list differ");
   }
   check_finding(r, s, lane);
-  if (c->cached != cached_length(lane)) fail(r, "lane: %u blocks are kept whole, %u can be found", c->cached, cached_length(lane));
-  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
+  if (c->cached != cached_length(lane))
+    fail(r, "lane: %u blocks are kept whole, %u can be found", c->cached, cached_length(lane));
+  for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
     const struct gap__tally *t = &lane->tally[kind];
     if (t->count != c->count[kind] || t->bytes != c->bytes[kind] || t->requested != c->requested[kind] ||
         t->pending_count != c->pending_count[kind] || t->pending_bytes != c->pending_bytes[kind])
@@ -153,7 +158,7 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
 static void check_spare(struct report *r, struct gap__lane *lane, struct census *c) {
   uint64_t homes = c->home_pages;
   check_lane(r, lane, c);
-  if (c->home_pages != homes || lane->tally[GAP__KIND_ALL].count || lane->mark_count) fail(r, "a spare lane is in use");
+  if (c->home_pages != homes || !gap__tally_is_empty(lane) || lane->mark_count) fail(r, "a spare lane is in use");
 }
 
 static void check_chunks(struct report *r, const struct gap__policy_state *s, uint64_t home_pages) {
@@ -162,8 +167,8 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
     loose += gap__chunk_at(s, i)->pages;
     if (gap__chunk_at(s, i)->home) fail(r, "chunk %u: loose, with a home", i);
   }
-  if (loose != s->loose_pages) fail(r, "loose: %llu pages, %llu are counted", (unsigned long long)loose,
-                                    (unsigned long long)s->loose_pages);
+  if (loose != s->loose_pages)
+    fail(r, "loose: %llu pages, %llu are counted", (unsigned long long)loose, (unsigned long long)s->loose_pages);
   for (uint32_t i = 1; i <= s->range_count; i++) {
     const struct gap__range *range = gap__range_at(s, i);
     for (uint32_t page = 0; page < range->pages; page++) {
@@ -181,20 +186,22 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
     }
   }
   if (pages + loose != s->held_pages || home_pages != pages || s->held[0].current != (int64_t)s->held_pages)
-    fail(r, "held: %llu pages have a home, %llu are counted", (unsigned long long)pages, (unsigned long long)s->held_pages);
+    fail(r, "held: %llu pages have a home, %llu are counted", (unsigned long long)pages,
+         (unsigned long long)s->held_pages);
 }
 
 static void check_peaks(struct report *r, const struct gap__policy_state *s) {
-  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
-    int64_t limits = 0;
-    bool tripping = false; /* a lane is over its limit: its thread is about to raise the peak */
-    for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+  int64_t limits[GAP__KIND_COUNT] = {0};
+  bool tripping = false; /* a lane is over its limit: its thread is about to raise the peak */
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
       const struct gap__tally *t = &lane->tally[kind];
-      limits += t->bytes_limit;
+      limits[kind] += t->bytes_limit;
+      limits[GAP__KIND_ALL] += t->bytes_limit;
       tripping |= t->bytes > t->bytes_limit;
     }
-    if (!tripping && limits > s->peak.allocated[kind]) fail(r, "tallies: the lanes could pass the device's peak unseen");
-  }
+  for (int kind = 0; kind < GAP__KIND_COUNT && !tripping; kind++)
+    if (limits[kind] > s->peak.allocated[kind]) fail(r, "tallies: the lanes could pass the device's peak unseen");
 }
 
 int gap__check(struct gap__policy_state *s, char *text, size_t bytes) {

@@ -9,6 +9,7 @@
 #include "core/chunk.h"
 #include "core/lane.h"
 #include "core/pending.h"
+#include "core/tally.h"
 #include "core/trouble.h"
 
 static bool is_empty(const struct gap__lane *lane) { return lane->credit == GAP__EPOCH_FREES; }
@@ -122,8 +123,7 @@ int gap__lane_wait(struct gap__lane *lane, uint32_t epoch) {
 
 /* Has work been queued on the stream for memory of this lane, of which no event tells the end yet? */
 static bool has_work(const struct gap__lane *lane) {
-  const struct gap__tally *all = &lane->tally[GAP__KIND_ALL];
-  return needs_event(lane) || lane->visitors || all->count || all->pending_count;
+  return needs_event(lane) || lane->visitors || !gap__tally_is_empty(lane);
 }
 
 static void end_lane(struct gap__lane *lane) {

@@ -9,6 +9,7 @@
 #include "core/follow.h"
 #include "core/pool.h"
 #include "core/supply.h"
+#include "core/tally.h"
 
 enum { BLOCKS_MAX = 1 << 24, SWEEP_FROM = 64 };
 _Static_assert(sizeof(struct gap__policy_state) < UINT32_MAX, "an offset of a lane has 32 bits");
@@ -101,10 +102,7 @@ static bool has_idle_memory(struct gap__lane *lane) {
   return units != 0;
 }
 
-static bool nothing_in_use(const struct gap__lane *lane) {
-  const struct gap__tally *all = &lane->tally[GAP__KIND_ALL];
-  return !lane->visitors && !all->count && !all->pending_count;
-}
+static bool nothing_in_use(const struct gap__lane *lane) { return !lane->visitors && gap__tally_is_empty(lane); }
 
 /* Is all that was freed in it out of use? */
 static bool is_settled(struct gap__lane *lane) {
@@ -152,7 +150,7 @@ static void stop_making(struct gap__lane *lane) {
 static void make_spare(struct gap__policy_state *s, struct gap__lane **link) {
   struct gap__lane *lane = *link;
   gap__lane_retire(lane);
-  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) add_up(&s->gone[kind], &lane->tally[kind]);
+  for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) add_up(&s->gone[kind], &lane->tally[kind]);
   stop_making(lane);
   *link = lane->next;
   s->lane_count--;

@@ -134,9 +134,8 @@ struct gap__mapping {
   bool dark;      /* no access was given: nothing may be served from here */
 };
 
-/* What one lane has live: all, and by torch's kind.  The fast path checks the limits in one branch: within them no device-wide
- * peak can rise, since for each kind the limits of all lanes sum to at most the device's peak.  The totals and bases of "all"
- * are not kept: they are the sums of the others. */
+/* What one lane has live of one of torch's kinds.  The fast path checks the limits in one branch: within them no device-wide peak
+ * can rise (tally.h). */
 struct gap__tally {
   int64_t count, bytes, requested;                   /* live now; requested includes pending blocks */
   int64_t count_limit, bytes_limit, requested_limit;
@@ -178,7 +177,7 @@ struct gap__lane {
   gap_pool_id pool;
   struct gap__slab blocks;
   uint32_t visitors;             /* threads that are about to take the device lock for this lane: it must stay what it is */
-  _Alignas(64) struct gap__tally tally[GAP__KIND_COUNT]; /* all, small, large in torch's sense */
+  _Alignas(64) struct gap__tally tally[GAP__KIND_COUNT]; /* small, large in torch's sense; [GAP__KIND_ALL] is unused */
   /* guarded by the device lock */
   _Alignas(64) uint32_t completed; /* every address stamped with this epoch or an earlier one is out of use */
   uint32_t mark_first, mark_count;

@@ -13,7 +13,6 @@ static void to_pending(struct gap__tally *t, int64_t bytes) {
 void gap__tally_pending(struct gap__lane *lane, const struct gap__block *b) {
   int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
   to_pending(gap__tally_of(lane, b->len), bytes);
-  to_pending(&lane->tally[GAP__KIND_ALL], bytes);
 }
 
 static void from_pending(struct gap__tally *t, int64_t bytes, int64_t requested) {
@@ -25,7 +24,6 @@ static void from_pending(struct gap__tally *t, int64_t bytes, int64_t requested)
 void gap__tally_complete(struct gap__lane *lane, const struct gap__block *b) {
   int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
   from_pending(gap__tally_of(lane, b->len), bytes, bytes - b->slack);
-  from_pending(&lane->tally[GAP__KIND_ALL], bytes, bytes - b->slack);
 }
 
 /* Sums over lanes, by kind. */
@@ -34,16 +32,20 @@ struct sums {
       active_bytes[GAP__KIND_COUNT];
 };
 
+static void add_to(struct sums *sum, int kind, const struct gap__tally *t) {
+  sum->count[kind] += t->count;
+  sum->bytes[kind] += t->bytes;
+  sum->requested[kind] += t->requested;
+  sum->active[kind] += t->count + t->pending_count;
+  sum->active_bytes[kind] += t->bytes + t->pending_bytes;
+}
+
 static struct sums sum_lanes(const struct gap__policy_state *s) {
   struct sums sum = {0};
   for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
-    for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
-      const struct gap__tally *t = &lane->tally[kind];
-      sum.count[kind] += t->count;
-      sum.bytes[kind] += t->bytes;
-      sum.requested[kind] += t->requested;
-      sum.active[kind] += t->count + t->pending_count;
-      sum.active_bytes[kind] += t->bytes + t->pending_bytes;
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
+      add_to(&sum, kind, &lane->tally[kind]);
+      add_to(&sum, GAP__KIND_ALL, &lane->tally[kind]);
     }
   return sum;
 }
@@ -70,20 +72,49 @@ static int64_t part(const struct gap__policy_state *s, bool favoured, bool any, 
   return favoured ? slack / 2 : slack / 2 / (int64_t)(s->lane_count - 1);
 }
 
-static void share_slack(struct gap__policy_state *s, const struct sums *sum, const struct gap__lane *favoured) {
-  const struct gap__peaks *p = &s->peak;
-  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) {
-    int64_t count = least(p->allocation[kind] - sum->count[kind], p->active[kind] - sum->active[kind]);
-    int64_t bytes = least(p->allocated[kind] - sum->bytes[kind], p->active_bytes[kind] - sum->active_bytes[kind]);
-    int64_t requested = p->requested[kind] - sum->requested[kind];
-    for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
-      struct gap__tally *t = &lane->tally[kind];
-      bool first = lane == favoured;
-      t->count_limit = t->count + part(s, first, favoured != NULL, count);
-      t->bytes_limit = t->bytes + part(s, first, favoured != NULL, bytes);
-      t->requested_limit = t->requested + part(s, first, favoured != NULL, requested);
-    }
+struct slack { /* what may be added before a peak rises */
+  int64_t count, bytes, requested;
+};
+
+static struct slack slack_of(const struct gap__peaks *p, const struct sums *sum, int kind) {
+  return (struct slack){
+      .count = least(p->allocation[kind] - sum->count[kind], p->active[kind] - sum->active[kind]),
+      .bytes = least(p->allocated[kind] - sum->bytes[kind], p->active_bytes[kind] - sum->active_bytes[kind]),
+      .requested = p->requested[kind] - sum->requested[kind]};
+}
+
+/* Leaves the two kinds no more than `all` together: half for the second, what that leaves for the first. */
+static void divide(int64_t all, int64_t *first, int64_t *second) {
+  *second = least(*second, all / 2);
+  *first = least(*first, all - *second);
+}
+
+static bool is_over(const struct gap__tally *t) {
+  return t->count > t->count_limit || t->bytes > t->bytes_limit || t->requested > t->requested_limit;
+}
+
+static void set_limits(const struct gap__policy_state *s, const struct gap__lane *favoured, int kind,
+                       const struct slack *slack) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    struct gap__tally *t = &lane->tally[kind];
+    bool first = lane == favoured, any = favoured != NULL;
+    t->count_limit = t->count + part(s, first, any, slack->count);
+    t->bytes_limit = t->bytes + part(s, first, any, slack->bytes);
+    t->requested_limit = t->requested + part(s, first, any, slack->requested);
   }
+}
+
+/* Favoured is the kind that is over its limit. */
+static void share_slack(struct gap__policy_state *s, const struct sums *sum, const struct gap__lane *favoured) {
+  bool large = favoured && is_over(&favoured->tally[GAP__KIND_LARGE]);
+  int first = large ? GAP__KIND_LARGE : GAP__KIND_SMALL, second = large ? GAP__KIND_SMALL : GAP__KIND_LARGE;
+  struct slack all = slack_of(&s->peak, sum, GAP__KIND_ALL);
+  struct slack one = slack_of(&s->peak, sum, first), two = slack_of(&s->peak, sum, second);
+  divide(all.count, &one.count, &two.count);
+  divide(all.bytes, &one.bytes, &two.bytes);
+  divide(all.requested, &one.requested, &two.requested);
+  set_limits(s, favoured, first, &one);
+  set_limits(s, favoured, second, &two);
 }
 
 static void lock_all(struct gap__policy_state *s) {
@@ -104,9 +135,9 @@ void gap__tally_trip(struct gap__policy_state *s, struct gap__lane *favoured) {
 int64_t gap__tally_live_bytes(const struct gap__policy_state *s) {
   int64_t bytes = 0;
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
-    const struct gap__tally *all = &lane->tally[GAP__KIND_ALL];
     gap__lock(&lane->lock);
-    bytes += all->bytes + all->pending_bytes;
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++)
+      bytes += lane->tally[kind].bytes + lane->tally[kind].pending_bytes;
     gap__unlock(&lane->lock);
   }
   return bytes;
@@ -164,8 +195,8 @@ static void reset_tally(struct gap__tally *t) {
 void gap__tally_reset(struct gap__policy_state *s, bool peaks, bool accumulated) {
   lock_all(s);
   for (struct gap__lane *lane = s->lanes; lane && accumulated; lane = lane->next)
-    for (int kind = 0; kind < GAP__KIND_COUNT; kind++) reset_tally(&lane->tally[kind]);
-  for (int kind = 0; kind < GAP__KIND_COUNT && accumulated; kind++) reset_tally(&s->gone[kind]);
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) reset_tally(&lane->tally[kind]);
+  for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT && accumulated; kind++) reset_tally(&s->gone[kind]);
   if (peaks) {
     struct gap__peaks *p = &s->peak;
     for (int kind = 0; kind < GAP__KIND_COUNT; kind++)

@@ -1,8 +1,9 @@
 /* What is live, counted on the hot path behind one tripwire.
  *
- * torch promises exact device-wide peaks.  A shared counter would serialise the lanes, so each lane and kind has a limit
- * for each figure, and the limits of all lanes sum to at most the device's peak: within its limit a lane cannot raise a
- * peak.  Passing it goes out of line (gap__tally_trip), where peaks rise and the slack is shared out again. */
+ * torch promises exact device-wide peaks, of small blocks, of large ones, and of all.  A shared counter would serialise the lanes, so
+ * each lane and kind has a limit for each figure: those of a kind sum to at most the kind's peak, and those of both to at most
+ * the peak of all.  Within its limit a lane cannot raise a peak.  Passing it goes out of line (gap__tally_trip), where peaks rise
+ * and the slack is shared out again. */
 #ifndef GAP_TALLY_H
 #define GAP_TALLY_H
 
@@ -27,7 +28,7 @@ static inline bool gap__tally_alloc(struct gap__lane *lane, uint32_t units, uint
   t->count_total++;
   t->bytes_total += bytes;
   t->requested_total += requested;
-  return (gap__tally_add(t, bytes, requested) | gap__tally_add(&lane->tally[GAP__KIND_ALL], bytes, requested)) < 0;
+  return gap__tally_add(t, bytes, requested) < 0;
 }
 
 static inline void gap__tally_take(struct gap__tally *t, int64_t bytes, int64_t requested) {
@@ -39,7 +40,12 @@ static inline void gap__tally_take(struct gap__tally *t, int64_t bytes, int64_t 
 static inline void gap__tally_free(struct gap__lane *lane, const struct gap__block *b) {
   int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
   gap__tally_take(gap__tally_of(lane, b->len), bytes, bytes - b->slack);
-  gap__tally_take(&lane->tally[GAP__KIND_ALL], bytes, bytes - b->slack);
+}
+
+/* Nothing is live or pending. */
+static inline bool gap__tally_is_empty(const struct gap__lane *lane) {
+  const struct gap__tally *small = &lane->tally[GAP__KIND_SMALL], *large = &lane->tally[GAP__KIND_LARGE];
+  return !(small->count | small->pending_count | large->count | large->pending_count);
 }
 
 /* Freed by the caller, still used by another stream; and the end of that. Under the lane lock. */
