@@ -260,13 +260,18 @@ static int range_map_tables(struct gap__range *range, uint64_t granules) {
   return GAP_ENOMETA;
 }
 
+static enum gap__trouble_kind trouble_of(int rc) {
+  if (rc == GAP_ELIMIT) return GAP__TROUBLE_LIMIT;
+  return rc == GAP_ENOTSUP || rc == GAP_ENOMEM ? GAP__TROUBLE_ADDRESSES : GAP__TROUBLE_DRIVER;
+}
+
 int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
   struct gap__policy_state *s = arena->lane->owner;
   gap_addr base;
   uint64_t bytes;
   int rc = s->range_count == RANGES_MAX ? GAP_ELIMIT : reserve_window(s, arena, units << GAP__UNIT_SHIFT, &base, &bytes);
   if (rc) {
-    gap__trouble_note(s, GAP__TROUBLE_ADDRESSES, GAP__CALL_reserve, rc);
+    gap__trouble_note(s, trouble_of(rc), GAP__CALL_reserve, rc);
     return rc;
   }
 

@@ -62,9 +62,8 @@ static void say_trouble(struct reason *r, const struct gap__trouble *trouble) {
   case GAP__TROUBLE_RECORDS:
     give_reason(r, GAP_ENOMETA, "the host has no memory for the allocator's own records");
     break;
-  case GAP__TROUBLE_ADDRESSES:
-    if (trouble->code == GAP_ELIMIT) give_reason(r, GAP_ELIMIT, "all ranges of addresses that can be told apart are in use");
-    else give_reason(r, GAP_ENOMEM, "the driver refused a window of addresses (%s: %s)", call, what);
+  case GAP__TROUBLE_LIMIT:
+    give_reason(r, GAP_ELIMIT, "all ranges of addresses that can be told apart are in use");
     break;
   case GAP__TROUBLE_MEMORY:
     give_reason(r, GAP_ENOMEM, "the driver has no memory left (%s), though more may be held: other programs use the card", call);

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "base/text.h"
 #include "core/heap_state.h"
 
 static unsigned bucket_of(int device, gap_pool_id id) {
@@ -209,6 +211,16 @@ int gap__heap_alloc_contiguous(gap_heap *heap, int device, gap_stream stream, ga
     gap__unlock(&heap->lock);
   }
   return rc ? rc : gap__policy_caching.alloc(state, stream, pool, bytes, out);
+}
+
+int gap__heap_alloc_whole(struct gap__device *dev, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
+  char asked[GAP__TEXT_BYTES];
+  gap__text_size(bytes, asked);
+  if (!atomic_exchange(&dev->whole_said, true))
+    gap__log(GAP__LOG_WARNING,
+             "device %d: the driver refused the addresses for %s: driver allocations serve such requests", dev->ordinal,
+             asked);
+  return gap__heap_alloc_contiguous(dev->heap, dev->ordinal, stream, pool, bytes, out);
 }
 
 void gap__heap_pools_free(gap_heap *heap) {

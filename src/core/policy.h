@@ -19,6 +19,7 @@ struct gap__device {
   _Atomic uint64_t cap_bytes;              /* 0: none */
   _Atomic uint64_t reserve_bytes;          /* GAP__RESERVE_DEFAULT: nobody has asked for one */
   _Atomic uint64_t held_bytes;             /* chunks and segments of all strategies */
+  _Atomic bool whole_said;                 /* that whole driver allocations serve for want of addresses: one line tells */
   _Atomic bool watched;                    /* somebody listens to events: strategies report them with gap__report() */
   enum gap__maker maker;
   struct gap__lock diagnosis_lock;         /* a last rank, like the event lock; guards: */
@@ -37,6 +38,9 @@ static inline const struct gap__conf *gap__device_conf(const struct gap__device 
 /* What a strategy calls when a request found no memory on any rung, without its locks: other strategies of the device give
  * back what lies idle, and the program is asked.  True: something was freed. */
 bool gap__heap_last_resort(struct gap__device *, gap_stream, uint64_t bytes);
+
+/* What a strategy calls that may not have the addresses for a request, without its locks: a whole driver allocation serves. */
+int gap__heap_alloc_whole(struct gap__device *, gap_stream, gap_pool_id, uint64_t bytes, gap_addr *out);
 
 /* Keeps why a request failed, in words; of any length. */
 void gap__device_explain(struct gap__device *, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -96,9 +96,14 @@ static inline gap_addr hand_out(const struct gap__policy_state *s, struct gap__l
 static COLD int alloc_slow(struct gap__lane *lane, uint64_t units, uint64_t bytes, gap_addr *out) {
   uint32_t index;
   int rc = climb(lane, units, bytes, &index);
-  if (rc) gap__unlock(&lane->lock);
-  else *out = hand_out(lane->owner, lane, index, units, bytes);
-  return rc;
+  if (!rc) {
+    *out = hand_out(lane->owner, lane, index, units, bytes);
+    return 0;
+  }
+  gap_stream stream = lane->stream;
+  gap_pool_id pool = lane->pool;
+  gap__unlock(&lane->lock);
+  return rc == GAP_ENOTSUP ? gap__heap_alloc_whole(lane->owner->device, stream, pool, bytes, out) : rc;
 }
 
 static inline int alloc_locked(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,

@@ -65,8 +65,12 @@ static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__s
 static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block, uint64_t soft) {
   struct gap__policy_state *s = l->s;
   uint64_t hard = gap__hard_limit(s);
-  struct gap__supply q = {.lane = l->lane, .range = spot->range, .block = block,
-                          .soft = soft, .firm = gap__firm_limit(soft, hard), .hard = hard};
+  struct gap__supply q = {.lane = l->lane,
+                          .range = spot->range,
+                          .block = block,
+                          .soft = soft,
+                          .firm = gap__firm_limit(soft, hard),
+                          .hard = hard};
   bool limited = gap__held_pages(s) + spot->missing > q.hard;
   int rc = gap__supply_pages(&q);
   if (rc == GAP_ENOMEM) gap__limit_refused(s);
@@ -86,7 +90,8 @@ static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block
 static bool serve(struct ladder *l, enum gap__place_goal goal) {
   struct gap__spot spot;
   uint32_t block;
-  if (l->req->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s)) return false; /* do not look for addresses in vain */
+  if (l->req->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s))
+    return false; /* do not look for addresses in vain */
   uint64_t soft = gap__soft_limit(l->s, l->req->bytes);
   return find_spot(l, goal, &spot, &block) && supply(l, &spot, block, soft) == 0;
 }
@@ -135,8 +140,17 @@ static bool call_back(struct ladder *l) {
   return freed;
 }
 
+/* The driver refused addresses, and no range is long enough: nothing that is freed can help. */
+static bool too_long(const struct ladder *l) {
+  if (l->s->trouble.kind != GAP__TROUBLE_ADDRESSES) return false;
+  for (uint16_t i = l->arena->range_newest; i; i = gap__range_at(l->s, i)->older)
+    if ((uint64_t)gap__range_at(l->s, i)->pages << GAP__PAGE_UNIT_SHIFT >= l->req->units) return false;
+  return true;
+}
+
 static bool climb(struct ladder *l) {
   if (search(l)) return true;
+  if (too_long(l)) return false;
   while (wait_once(l))
     if (search(l)) {
       l->s->rung_count[GAP__RUNG_wait]++;
@@ -175,7 +189,8 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
     s->retries += tries > 0;
     served = climb(&l);
   }
-  if (!served) {
+  if (!served && s->trouble.kind == GAP__TROUBLE_ADDRESSES) rc = GAP_ENOTSUP;
+  else if (!served) {
     s->ooms++;
     rc = gap__diagnose_failure(lane, req);
     gap__report_oom(s->device, lane->stream, lane->pool, req->bytes);
@@ -200,7 +215,8 @@ static int reserve_at(struct ladder *l, struct gap__spot *spot, uint32_t *block)
   return *block ? 0 : GAP_ENOMETA;
 }
 
-int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, uint32_t off, uint32_t *block, bool *contested) {
+int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, uint32_t off, uint32_t *block,
+                    bool *contested) {
   struct ladder l = begin(lane, req, GAP__ARENA_PLANNED);
   struct gap__spot spot = {.range = gap__range_at(l.s, lane->track.range), .off = off};
   uint32_t reserved;

@@ -8,7 +8,8 @@
 enum gap__trouble_kind {
   GAP__TROUBLE_NONE,
   GAP__TROUBLE_RECORDS,   /* no host memory for the allocator's own records */
-  GAP__TROUBLE_ADDRESSES, /* the driver has no window of addresses, or all numbers of ranges are given out */
+  GAP__TROUBLE_LIMIT,     /* all numbers of ranges are given out */
+  GAP__TROUBLE_ADDRESSES, /* the driver works and has no window of addresses: pages cannot serve */
   GAP__TROUBLE_MEMORY,    /* the driver has no memory, although the limits allow more */
   GAP__TROUBLE_DRIVER     /* a driver call failed: `call`, `code` */
 };
