@@ -77,7 +77,9 @@ static void say_trouble(struct reason *r, const struct gap__trouble *trouble) {
 static void find_reason(struct reason *r, const struct gap__policy_state *s, const struct gap__request *req,
                         const struct gap__idle *idle, uint64_t limit) {
   bool too_large = limit != UINT64_MAX && req->bytes > limit << GAP__PAGE_SHIFT;
-  if (too_large && s->trouble.kind != GAP__TROUBLE_MEMORY) /* a driver that is full has moved the limit */
+  if (req->units > GAP__UNITS_MAX)
+    give_reason(r, GAP_ENOMEM, "no block can have a TiB or more");
+  else if (too_large && s->trouble.kind != GAP__TROUBLE_MEMORY) /* a driver that is full has moved the limit */
     give_reason(r, GAP_ENOMEM, "the request is larger than all that may be held");
   else if (s->trouble.kind)
     say_trouble(r, &s->trouble);

@@ -11,7 +11,6 @@
 #include "core/follow.h"
 
 enum { FILE_BYTES_MAX = 64 << 20, REQUESTS_MAX = 1 << 22 };
-#define UNITS_MAX 0x7fffffffull /* as in the hot path: 1 TiB less 512 B */
 
 /* ---- the file ---- */
 
@@ -76,7 +75,7 @@ static int check_range(const struct gap__planfile *file, struct gap__text *why) 
     gap__text_add(why, "it has no requests");
     return GAP_EFORMAT;
   }
-  if (file->plan_bytes >> GAP__UNIT_SHIFT > UNITS_MAX) {
+  if (file->plan_bytes >> GAP__UNIT_SHIFT > GAP__UNITS_MAX) {
     gap__text_add(why, "it needs more addresses than any card has memory");
     return GAP_ELIMIT;
   }

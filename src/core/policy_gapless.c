@@ -23,7 +23,6 @@
 #define COLD __attribute__((noinline, cold))
 enum { CREDIT_RETRY = 255, RANGES_MAX = 65536, CHUNKS_MAX = 1 << 22, MAPPINGS_MAX = 1 << 24, USES_MAX = 1 << 22,
        EVENT_CACHE = 4096 };
-#define UNITS_MAX 0x7fffffffull /* 1 TiB less 512 B: no card has more */
 
 /* ---- allocation ---- */
 
@@ -67,7 +66,7 @@ static inline uint64_t units_of(const struct gap__policy_state *s, uint64_t byte
 
 /* Expects the lane lock, and returns with it. */
 static COLD int climb(struct gap__lane *lane, uint64_t units, uint64_t bytes, uint32_t *block) {
-  struct gap__request req = {.units = (uint32_t)(units < UNITS_MAX ? units : UNITS_MAX),
+  struct gap__request req = {.units = (uint32_t)(units <= GAP__UNITS_MAX ? units : GAP__UNITS_MAX + 1),
                              .bytes = bytes,
                              .aligned = units % GAP__PAGE_UNITS == 0};
   lane->visitors++;
@@ -109,7 +108,7 @@ static COLD int alloc_slow(struct gap__lane *lane, uint64_t units, uint64_t byte
 static inline int alloc_locked(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
                                gap_addr *out) {
   uint32_t index = take_cached(lane, units);
-  if (!index && units <= UNITS_MAX) index = take_idle(lane, (uint32_t)units);
+  if (!index && units <= GAP__UNITS_MAX) index = take_idle(lane, (uint32_t)units);
   if (__builtin_expect(!index, 0)) return alloc_slow(lane, units, bytes, out);
   *out = hand_out(s, lane, index, units, bytes);
   return 0;
@@ -118,7 +117,7 @@ static inline int alloc_locked(const struct gap__policy_state *s, struct gap__la
 /* Where the plan places it, or without one. */
 static COLD int alloc_planned(struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
                               gap_addr *out) {
-  uint32_t index = units <= UNITS_MAX ? gap__follow(lane, (uint32_t)units, bytes) : 0;
+  uint32_t index = units <= GAP__UNITS_MAX ? gap__follow(lane, (uint32_t)units, bytes) : 0;
   if (!index) return alloc_locked(s, lane, units, bytes, out);
   *out = hand_out(s, lane, index, units, bytes);
   return 0;

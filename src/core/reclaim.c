@@ -149,6 +149,7 @@ static bool too_long(const struct ladder *l) {
 }
 
 static bool climb(struct ladder *l) {
+  if (l->req->units > GAP__UNITS_MAX) return false; /* a shorter block would do for no one */
   if (search(l)) return true;
   if (too_long(l)) return false;
   while (wait_once(l))

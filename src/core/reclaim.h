@@ -5,7 +5,7 @@
 #include "core/arena.h"
 
 struct gap__request {
-  uint32_t units;
+  uint32_t units; /* above GAP__UNITS_MAX: no block can have so many, and the request fails */
   uint64_t bytes;
   bool aligned; /* whole pages: starts at a page border */
 };

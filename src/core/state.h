@@ -46,6 +46,7 @@
 
 #define GAP__UNIT_SHIFT 9
 #define GAP__UNIT ((uint64_t)1 << GAP__UNIT_SHIFT) /* addresses and lengths are counted in 512 B */
+#define GAP__UNITS_MAX 0x7fffffffull /* of a block: 1 TiB less 512 B; no card has more */
 #define GAP__PAGE_UNIT_SHIFT (GAP__PAGE_SHIFT - GAP__UNIT_SHIFT)
 #define GAP__PAGE_UNITS ((uint32_t)1 << GAP__PAGE_UNIT_SHIFT)
 

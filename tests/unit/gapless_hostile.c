@@ -40,6 +40,23 @@ static void sizes_that_wrap(void **state) {
   try_end(&t);
 }
 
+/* A card with more than a block can have: the request fails, and is not served by the longest block there is. */
+static void longer_than_a_block(void **state) {
+  (void)state;
+  const uint64_t tib = GIB << 10, lengths[] = {tib - 511, tib - 1, tib, tib + 512, 2 * tib, 2 * tib + 512, 8 * tib};
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = 16 * tib}, "chunk_max:1GiB", GAP__MAKER_OFF);
+  gap_addr keep = try_get(&t, 0, 2 * MIB);
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    try_refuse(&t, 0, lengths[i], GAP_ENOMEM);
+    try_check(&t);
+  }
+  char text[1024];
+  assert_int_equal(gap__heap_diagnosis(t.heap, 0, text, sizeof text), 0);
+  assert_non_null(strstr(text, "no block can have a TiB or more"));
+  try_give(&t, keep);
+  try_end(&t);
+}
+
 /* A request that can never be served fails without touching what others hold. */
 static void too_large_for_the_cap(void **state) {
   (void)state;
@@ -156,6 +173,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sizes),
       cmocka_unit_test(sizes_that_wrap),
+      cmocka_unit_test(longer_than_a_block),
       cmocka_unit_test(too_large_for_the_cap),
       cmocka_unit_test(addresses),
       cmocka_unit_test(pending_is_freed),
