@@ -173,6 +173,12 @@ static void try_settings(struct adviser *adviser) {
 
 /* ---- a limit, gapless ---------------------------------------------------------------------------------------------- */
 
+/* Sizes from a GiB on are told in hundredths: one that is told cut off would be a limit below the one that was meant. */
+static uint64_t as_told(uint64_t bytes) {
+  const uint64_t gib = (uint64_t)1 << 30;
+  return bytes < gib ? bytes : (bytes * 100 + gib - 1) / gib * gib / 100;
+}
+
 static void try_limit(struct adviser *adviser) {
   struct gap__subject *subject = adviser->subject;
   gap_replay_options how;
@@ -190,11 +196,10 @@ static void try_limit(struct adviser *adviser) {
   if (adviser->replayer->least_cap(&adviser->base.history, &how, &result, message, sizeof message) ||
       !result.least_cap_bytes)
     return;
-  adviser->result = result;
+  uint64_t least = as_told(result.least_cap_bytes + adviser->before);
+  if (!run(adviser, &adviser->base.history, adviser->policy, NULL, least - adviser->before)) return;
   struct gap__advice *advice = add(adviser, GAP__ADVICE_LIMIT, true);
   if (!advice) return;
-  uint64_t least = result.least_cap_bytes + adviser->before;
-  advice->works = true;
   snprintf(advice->change, sizeof advice->change, "a limit of %s instead of %s", GAP__SIZE(least),
            GAP__SIZE(adviser->cap + adviser->before));
   snprintf(advice->text, sizeof advice->text, "The least limit under which %s goes through is %s.",
