@@ -161,6 +161,13 @@ static int receive_all(struct asker *asker, int fd, struct gap__text *reply) {
 
 /* ---- the whole ---- */
 
+/* Of what is no answer only so much is shown as cannot harm a terminal. */
+static size_t plain_length(const char *text) {
+  size_t length = 0;
+  while (text[length] >= ' ' && text[length] <= '~') length++;
+  return length;
+}
+
 static int talk(struct asker *asker, int fd, struct gap__text *reply) {
   int rc = check_other_side(asker, fd);
   if (!rc) rc = send_line(asker, fd, GAP__DOOR_ASK_STATE);
@@ -169,7 +176,7 @@ static int talk(struct asker *asker, int fd, struct gap__text *reply) {
   if (reply->length >= GAP__RECORD_MAGIC_BYTES && !memcmp(reply->bytes, GAP__RECORD_MAGIC, GAP__RECORD_MAGIC_BYTES))
     return 0;
   if (reply->length == 0) return fail(asker, GAP_EIO, "it hung up without an answer");
-  return fail(asker, GAP_EFORMAT, "it answers: %.*s", (int)strcspn(reply->bytes, "\n"), reply->bytes);
+  return fail(asker, GAP_EFORMAT, "it answers: %.*s", (int)plain_length(reply->bytes), reply->bytes);
 }
 
 /* The open folder that has its door. */

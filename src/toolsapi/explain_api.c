@@ -46,10 +46,14 @@ static int ask_process(long process, struct gap__subject *subject, char *message
   char *text = NULL;
   subject->is_live = true;
   int rc = gap__ask_state((pid_t)process, &reply, message, bytes);
-  if (!rc)
-    rc = said(gap__history_read_memory(reply.bytes, reply.length, &subject->history, &text), text, message, bytes);
+  if (!rc) {
+    rc = gap__history_read_memory(reply.bytes, reply.length, &subject->history, &text);
+    said(rc, text, message, bytes);
+  }
   gap__text_free(&reply);
-  return rc;
+  if (rc || !subject->history->is_torn) return rc;
+  snprintf(message, bytes, "its answer ends in the middle: it may just have ended");
+  return GAP_EFORMAT;
 }
 
 /* `path` is NULL where a process is asked. */

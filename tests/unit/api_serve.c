@@ -379,6 +379,57 @@ static void another_process_in_its_place(void **state) {
   api_close(heap);
 }
 
+static struct {
+  char bytes[1 << 16];
+  size_t length;
+} lie; /* what the liar answers */
+
+/* Listens where its heap's door would be; a child of its own answers once. */
+static void lie_once(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  char line[64];
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  snprintf(address.sun_path, sizeof address.sun_path, "%.100s", in_folder(number(getpid())));
+  if (bind(fd, (const struct sockaddr *)&address, sizeof address) || listen(fd, 1)) _exit(3);
+  if (fork() != 0) return;
+  int other = accept(fd, NULL, NULL);
+  if (recv(other, line, sizeof line, 0) <= 0 || send(other, lie.bytes, lie.length, MSG_NOSIGNAL) < 0) _exit(4);
+  _exit(0);
+}
+
+static void expect_lie_told(const char *words) {
+  gap_explain_options options;
+  gap_explanation *explanation;
+  char message[300];
+  pid_t child = child_with(lie_once);
+  gap_explain_defaults(&options);
+  assert_true(gap_explain_open_process(child, &options, &explanation, message, sizeof message) < 0);
+  if (!strstr(message, words)) fail_msg("\"%s\" does not say \"%s\"", message, words);
+  end_child(child);
+  unlink(in_folder(number(child)));
+}
+
+/* Half an answer, as of a process that ends meanwhile, is no state in which nothing is held. */
+static void an_answer_that_is_none(void **state) {
+  (void)state;
+  gap_heap *heap = api_open(GAP_BACKEND_HOST, 64 * MIB, "serve:True"); /* makes the folder */
+  gap_addr a = api_get(heap, 8, 2 * MIB);
+  size_t whole = answer_to(GAP__DOOR_ASK_STATE, lie.bytes, sizeof lie.bytes);
+  assert_true(whole > 100 && whole < sizeof lie.bytes);
+  lie.length = whole - 20;
+  expect_lie_told("ends in the middle");
+  lie.length = 10;
+  expect_lie_told("byte 8");
+  lie.bytes[8] ^= 4, lie.length = whole;
+  expect_lie_told("byte 8");
+  lie.length = 0;
+  expect_lie_told("without an answer");
+  strcpy(lie.bytes, "no \x1b[31m way"), lie.length = strlen(lie.bytes);
+  expect_lie_told("it answers: no ");
+  api_give(heap, a);
+  api_close(heap);
+}
+
 static void a_stopped_process_is_given_up(void **state) {
   (void)state;
   pid_t child = child_with(serve_ten);
@@ -506,6 +557,7 @@ int main(void) {
       cmocka_unit_test(nonsense_is_answered_or_not),
       cmocka_unit_test(a_silent_stranger_holds_nothing_up),
       cmocka_unit_test(another_process_in_its_place),
+      cmocka_unit_test(an_answer_that_is_none),
       cmocka_unit_test(a_stopped_process_is_given_up),
       cmocka_unit_test(only_a_folder_of_ones_own),
       cmocka_unit_test(other_users_are_refused),
