@@ -11,6 +11,7 @@
 #include "cli.h"
 #include "gapless/convert.h"
 #include "options.h"
+#include "trace/json_text.h"
 
 static const char help[] =
     "usage: gapless convert IN OUT [OPTIONS]\n"
@@ -82,9 +83,10 @@ static int list_formats(void) {
 }
 
 static void tell_json(const char *in, const char *out, const gap_convert_result *result, FILE *to) {
-  json_t *object = json_pack("{s:s?, s:s?, s:s, s:s, s:I, s:I, s:I, s:s}", "in", in, "out", out, "from", result->from,
-                             "to", result->to, "events", (json_int_t)result->events, "bytes", (json_int_t)result->bytes,
-                             "torn_at", (json_int_t)result->torn_at, "lost", result->lost);
+  json_t *object =
+      json_pack("{s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:s}", "in", gap__json_text(in), "out", gap__json_text(out),
+                "from", result->from, "to", result->to, "events", (json_int_t)result->events, "bytes",
+                (json_int_t)result->bytes, "torn_at", (json_int_t)result->torn_at, "lost", result->lost);
   char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
   if (text) fprintf(to, "%s\n", text);
   free(text);

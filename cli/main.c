@@ -1,5 +1,7 @@
 /* gapless: one command with a table of subcommands. */
+#include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,9 +78,7 @@ static void log_line(void *arg, int level, const char *line) {
   fprintf(stderr, "gapless: %s\n", line);
 }
 
-int main(int argc, char **argv) {
-  gap_set_log(log_line, NULL); /* warnings and errors: of a driver that does not load, for instance */
-  if (argc > 0) program_path = argv[0];
+static int dispatch(int argc, char **argv) {
   if (argc < 2) {
     print_overview(stderr);
     return EXIT_USAGE;
@@ -91,4 +91,18 @@ int main(int argc, char **argv) {
   if (!command) return unknown(name);
   if (wants_help(argc - 1, argv + 1)) return command_help(command);
   return command->run(argc - 1, argv + 1);
+}
+
+/* An answer that did not arrive, on a disk that is full for instance, is none: a pipeline must not take it for a yes. */
+static int delivered(int code) {
+  bool lost = ferror(stdout) != 0;
+  if (fflush(stdout) == 0 && !lost) return code;
+  fprintf(stderr, "gapless: cannot write standard output%s%s\n", lost ? "" : ": ", lost ? "" : strerror(errno));
+  return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+  gap_set_log(log_line, NULL); /* warnings and errors: of a driver that does not load, for instance */
+  if (argc > 0) program_path = argv[0];
+  return delivered(dispatch(argc, argv));
 }

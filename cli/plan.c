@@ -114,24 +114,24 @@ static double percent_over(uint64_t bytes, uint64_t bound) {
   return bound ? 100 * ((double)bytes / (double)bound - 1) : 0;
 }
 
-static void tell(const char *file, const gap_plan_info *info, bool apart) {
+static void tell(const char *file, const gap_plan_info *info, bool apart, FILE *to) {
   char a[GAP__TEXT_BYTES], b[GAP__TEXT_BYTES];
-  printf("%s\n", file);
+  fprintf(to, "%s\n", file);
   if (info->steps_found)
-    printf("  steps        %" PRIu64 "..%" PRIu64 " of %" PRIu64 " (%s)\n", info->step_first, info->step_last,
-           info->steps_found, info->steps_from);
-  printf("  requests     %s on %" PRIu64 " stream%s%s\n", gap__text_thousands(info->requests, a), info->streams,
-         info->streams == 1 ? "" : "s", apart && info->streams > 1 ? ", apart" : "");
-  if (info->left_out) printf("  left out     %s in private pools\n", gap__text_thousands(info->left_out, a));
+    fprintf(to, "  steps        %" PRIu64 "..%" PRIu64 " of %" PRIu64 " (%s)\n", info->step_first, info->step_last,
+            info->steps_found, info->steps_from);
+  fprintf(to, "  requests     %s on %" PRIu64 " stream%s%s\n", gap__text_thousands(info->requests, a), info->streams,
+          info->streams == 1 ? "" : "s", apart && info->streams > 1 ? ", apart" : "");
+  if (info->left_out) fprintf(to, "  left out     %s in private pools\n", gap__text_thousands(info->left_out, a));
   if (info->resident_bytes)
-    printf("  resident     %s from before these steps\n", gap__text_size(info->resident_bytes, a));
-  printf("  lower bound  %s (%s bytes)\n", gap__text_size(info->bound_bytes, a),
-         gap__text_thousands(info->bound_bytes, b));
-  printf("  greedy       %s, %.3f %% over it (by %s)\n", gap__text_size(info->greedy_bytes, a),
-         percent_over(info->greedy_bytes, info->bound_bytes), info->order);
-  printf("  plan         %s (%s bytes), %.3f %% over it (%s)%s\n", gap__text_size(info->plan_bytes, a),
-         gap__text_thousands(info->plan_bytes, b), percent_over(info->plan_bytes, info->bound_bytes), info->method,
-         info->proved ? "; no placement is lower" : "");
+    fprintf(to, "  resident     %s from before these steps\n", gap__text_size(info->resident_bytes, a));
+  fprintf(to, "  lower bound  %s (%s bytes)\n", gap__text_size(info->bound_bytes, a),
+          gap__text_thousands(info->bound_bytes, b));
+  fprintf(to, "  greedy       %s, %.3f %% over it (by %s)\n", gap__text_size(info->greedy_bytes, a),
+          percent_over(info->greedy_bytes, info->bound_bytes), info->order);
+  fprintf(to, "  plan         %s (%s bytes), %.3f %% over it (%s)%s\n", gap__text_size(info->plan_bytes, a),
+          gap__text_thousands(info->plan_bytes, b), percent_over(info->plan_bytes, info->bound_bytes), info->method,
+          info->proved ? "; no placement is lower" : "");
 }
 
 static int answer(const struct request *request, const char *file, const gap_plan *plan) {
@@ -140,12 +140,13 @@ static int answer(const struct request *request, const char *file, const gap_pla
   gap_plan_info_get(plan, &info);
   if (request->output && gap_plan_write(plan, request->output, message, sizeof message) != 0)
     return usage_error("plan", "%s", message);
+  FILE *to = request->output && strcmp(request->output, "-") == 0 ? stderr : stdout; /* a plan is bytes to the last */
   if (request->json) {
     char *json = gap_plan_json(plan, file);
-    if (json) puts(json);
+    if (json) fprintf(to, "%s\n", json);
     free(json);
   } else {
-    tell(file, &info, request->options.apart);
+    tell(file, &info, request->options.apart, to);
   }
   return request->options.capacity_bytes && info.plan_bytes > request->options.capacity_bytes ? EXIT_NO : EXIT_YES;
 }

@@ -195,6 +195,31 @@ void gap__text_add_bytes(struct gap__text *text, const char *bytes, size_t lengt
 
 void gap__text_add_char(struct gap__text *text, char c) { gap__text_add_bytes(text, &c, 1); }
 
+/* Bytes of the character that begins here; 0: none does.  Longer forms than needed, surrogates and what lies beyond U+10FFFF are no
+ * characters. */
+static size_t utf8_length(const unsigned char *at) {
+  unsigned char low = at[0] == 0xe0   ? 0xa0
+                      : at[0] == 0xf0 ? 0x90
+                                      : 0x80,
+                high = at[0] == 0xed   ? 0x9f
+                       : at[0] == 0xf4 ? 0x8f
+                                       : 0xbf;
+  size_t length = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+  if (length > 1 && (at[1] < low || at[1] > high)) return 0;
+  for (size_t i = 2; i < length; i++)
+    if (at[i] < 0x80 || at[i] > 0xbf) return 0;
+  return length;
+}
+
+void gap__text_add_utf8(struct gap__text *text, const char *bytes, const char *instead) {
+  while (*bytes) {
+    size_t length = utf8_length((const unsigned char *)bytes);
+    if (length) gap__text_add_bytes(text, bytes, length);
+    else gap__text_add_bytes(text, instead, strlen(instead));
+    bytes += length ? length : 1;
+  }
+}
+
 void gap__text_addv(struct gap__text *text, const char *format, va_list args) {
   va_list again;
   va_copy(again, args);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compare/check.h"
+#include "trace/json_text.h"
 
 enum { VERSION = 1, BYTES_MAX = 1 << 20 };
 
@@ -19,7 +20,7 @@ static json_t *value_json(enum gap__figure figure, const struct gap__figure_valu
 char *gap__baseline_json(const struct gap__figures_set *set) {
   json_t *object = json_object(), *figures = json_object();
   json_object_set_new(object, mark, json_integer(VERSION));
-  json_object_set_new(object, "file", json_string(set->file));
+  json_object_set_new(object, "file", gap__json_text(set->file));
   json_object_set_new(object, "device", json_integer(set->device));
   for (int i = 0; i < GAP__FIGURE_COUNT; i++)
     json_object_set_new(figures, gap__figure_info((enum gap__figure)i)->name,

@@ -5,6 +5,7 @@
 
 #include "compare/check.h"
 #include "explain/phrase.h"
+#include "trace/json_text.h"
 
 enum { NAME = 33, ASKED = 36 };
 
@@ -95,11 +96,6 @@ static json_t *rule_json(const struct gap_limits *check, const struct gap__check
   return object;
 }
 
-static json_t *name_json(const char *name) {
-  json_t *string = json_string(name);
-  return string ? string : json_string("?"); /* it is no UTF-8 */
-}
-
 char *gap__limits_json(const struct gap_limits *check, const struct gap__checked *checked) {
   json_t *object = json_object(), *rules = json_array(), *figures = json_object();
   bool passed = true;
@@ -111,9 +107,9 @@ char *gap__limits_json(const struct gap_limits *check, const struct gap__checked
     json_array_append_new(rules, rule_json(check, checked, (enum gap__figure)i));
     passed &= answer == GAP_LIMITS_PASSED || (answer == GAP_LIMITS_MISSING && check->options.allow_missing);
   }
-  json_object_set_new(object, "file", name_json(checked->figures.file));
+  json_object_set_new(object, "file", gap__json_text(checked->figures.file));
   json_object_set_new(object, "device", json_integer(checked->figures.device));
-  json_object_set_new(object, "baseline", check->baseline.file ? name_json(check->baseline.file) : json_null());
+  json_object_set_new(object, "baseline", gap__json_text(check->baseline.file));
   json_object_set_new(object, "passed", json_boolean(passed));
   json_object_set_new(object, "wrapped", json_boolean(checked->figures.wrapped));
   json_object_set_new(object, "torn", json_boolean(checked->figures.torn));
@@ -129,13 +125,15 @@ char *gap__limits_json(const struct gap_limits *check, const struct gap__checked
 
 /* Text of an attribute; what XML cannot hold becomes a question mark. */
 static void put_xml(const char *text, struct gap__text *out) {
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '<') gap__text_add(out, "&lt;");
-    else if (c == '&') gap__text_add(out, "&amp;");
-    else if (c == '"') gap__text_add(out, "&quot;");
-    else gap__text_add_char(out, c < ' ' ? '?' : *text);
+  struct gap__text clean = {0};
+  gap__text_add_utf8(&clean, text, "?");
+  for (const char *at = gap__text_str(&clean); *at; at++) {
+    if (*at == '<') gap__text_add(out, "&lt;");
+    else if (*at == '&') gap__text_add(out, "&amp;");
+    else if (*at == '"') gap__text_add(out, "&quot;");
+    else gap__text_add_char(out, (unsigned char)*at < ' ' ? '?' : *at);
   }
+  gap__text_free(&clean);
 }
 
 static void put_case(const struct gap_limits *check, const struct gap__checked *checked, enum gap__figure figure,

@@ -2,11 +2,7 @@
 #include <jansson.h>
 
 #include "compare/diff.h"
-
-static json_t *text_or_null(const char *text) {
-  json_t *string = text ? json_string(text) : NULL; /* NULL too where it is no UTF-8 */
-  return string ? string : json_null();
-}
+#include "trace/json_text.h"
 
 static json_t *figure_json(enum gap__figure figure, const struct gap__figure_value *value) {
   if (!value->known) return json_null();
@@ -17,12 +13,12 @@ static json_t *figure_json(enum gap__figure figure, const struct gap__figure_val
 static json_t *side(const struct gap__measure *measure) {
   const struct gap__subject *subject = &measure->subject;
   json_t *object = json_object();
-  json_object_set_new(object, "file", text_or_null(measure->file));
+  json_object_set_new(object, "file", gap__json_text(measure->file));
   json_object_set_new(object, "device", json_integer(subject->device));
   json_object_set_new(object, "step", measure->step < 0 ? json_null() : json_integer(measure->step));
   json_object_set_new(object, "steps", json_integer(subject->steps.count));
   json_object_set_new(object, "events", json_integer((json_int_t)(measure->end - measure->first)));
-  json_object_set_new(object, "conf", text_or_null(subject->history->settings_text));
+  json_object_set_new(object, "conf", gap__json_text(subject->history->settings_text));
   json_object_set_new(object, "has_history", json_boolean(subject->honest.has_events));
   json_object_set_new(object, "has_stacks", json_boolean(subject->honest.has_stacks));
   json_object_set_new(object, "wrapped", json_boolean(subject->honest.wrapped));
@@ -51,7 +47,7 @@ static json_t *pair(const struct gap__pair *pair) {
   json_t *object = json_object();
   for (int i = 0; i < 2; i++) {
     const struct gap__part *part = pair->side[i];
-    json_object_set_new(object, names[i][0], text_or_null(part ? part->name : NULL));
+    json_object_set_new(object, names[i][0], gap__json_text(part ? part->name : NULL));
     json_object_set_new(object, names[i][1], json_integer(part ? (json_int_t)part->bytes : 0));
     json_object_set_new(object, names[i][2], json_integer(part ? (json_int_t)part->blocks : 0));
   }
@@ -73,7 +69,7 @@ char *gap__diff_json(const struct gap_diff *diff) {
   gap__diff_say(diff, &summary);
   json_object_set_new(object, "same", json_boolean(diff->is_same));
   json_object_set_new(object, "tolerance", json_real(diff->options.tolerance));
-  json_object_set_new(object, "summary", text_or_null(gap__text_str(&summary)));
+  json_object_set_new(object, "summary", gap__json_text(gap__text_str(&summary)));
   json_object_set_new(object, "a", side(&diff->sides[0]));
   json_object_set_new(object, "b", side(&diff->sides[1]));
   json_object_set_new(object, "figures", figures(diff));

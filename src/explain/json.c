@@ -3,6 +3,7 @@
 
 #include "explain/phrase.h"
 #include "explain/report.h"
+#include "trace/json_text.h"
 
 enum { NAME_BYTES = 160 };
 
@@ -14,17 +15,16 @@ static void put_some(json_t *object, const char *name, uint64_t value) {
 }
 
 static json_t *text_of(struct gap__text *text) {
-  json_t *string = json_string(gap__text_str(text));
+  json_t *string = gap__json_text(gap__text_str(text));
   gap__text_free(text);
-  return string ? string : json_string("");
+  return string;
 }
 
 static json_t *site_text(const struct gap__subject *subject, uint32_t site) {
   char name[NAME_BYTES];
   if (!site) return json_null();
   gap__sites_name(&subject->sites, site, name, sizeof name);
-  json_t *string = json_string(name);
-  return string ? string : json_null(); /* a name that is no UTF-8 */
+  return gap__json_text(name);
 }
 
 static json_t *categories(const struct gap__subject *subject) {
@@ -89,7 +89,7 @@ static json_t *complete(const struct gap__subject *subject) {
   put(object, "lost_events", subject->history->lost_events);
   put(object, "contradictions", honest->contradictions);
   json_object_set_new(object, "first_contradiction",
-                      honest->contradictions ? json_string(gap__text_str(&honest->first)) : json_null());
+                      honest->contradictions ? gap__json_text(gap__text_str(&honest->first)) : json_null());
   return object;
 }
 
@@ -115,15 +115,13 @@ static json_t *process(const struct gap__subject *subject) {
   const struct gap__hist_facts *facts = gap__subject_facts(subject);
   if (!history->process) return json_null();
   json_t *object = json_object();
-  json_t *program = json_string(history->text + history->program);
-  json_t *why = json_string(facts ? history->text + facts->refusal : "");
   put(object, "number", history->process);
-  json_object_set_new(object, "program", program ? program : json_string(""));
+  json_object_set_new(object, "program", gap__json_text(history->text + history->program));
   json_object_set_new(object, "live", json_boolean(subject->is_live));
   put_some(object, "free_bytes", facts ? facts->free_bytes : 0);
   put_some(object, "peak_held_bytes", facts ? facts->peak_held_bytes : 0);
   put(object, "refusals", facts ? facts->refusals : 0);
-  json_object_set_new(object, "last_refusal", why ? why : json_string(""));
+  json_object_set_new(object, "last_refusal", gap__json_text(facts ? history->text + facts->refusal : ""));
   return object;
 }
 
@@ -147,9 +145,8 @@ static json_t *advice(const struct gap__subject *subject) {
     const struct gap__advice *from = &subject->advice[i];
     json_t *one = json_object();
     json_object_set_new(one, "kind", json_string(gap__advice_kind_name(from->kind)));
-    json_object_set_new(one, "change", json_string(from->change));
-    json_t *string = json_string(from->text);
-    json_object_set_new(one, "text", string ? string : json_string(""));
+    json_object_set_new(one, "change", gap__json_text(from->change));
+    json_object_set_new(one, "text", gap__json_text(from->text));
     json_object_set_new(one, "checked", json_boolean(from->checked));
     json_object_set_new(one, "works", from->checked ? json_boolean(from->works) : json_null());
     put_some(one, "peak_reserved_bytes", from->reserved);
@@ -184,8 +181,7 @@ char *gap__subject_json(const struct gap__subject *subject, const char *file) {
   struct gap__text verdict = {0};
   if (!object) return NULL;
   gap__verdict_say(subject, &verdict);
-  json_t *name = json_string(file);
-  json_object_set_new(object, "file", name ? name : json_string("?"));
+  json_object_set_new(object, "file", gap__json_text(file));
   put(object, "device", subject->device);
   put(object, "events", subject->history->devices[subject->device].event_count);
   json_object_set_new(object, "verdict", json_string(gap_explain_verdict_name(subject->verdict)));

@@ -1,10 +1,11 @@
 /* Checks for the public header: limits are collected, files measured and held against them. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "compare/check.h"
+#include "trace/output.h"
 
 void gap_limits_defaults(gap_limits_options *options) {
   *options = (gap_limits_options){.size = sizeof *options, .device = -1, .tolerance = 0.05};
@@ -108,12 +109,13 @@ int gap_limits_file(gap_limits *check, const char *path, char *message, size_t b
 
 int gap_limits_save(const gap_limits *check, const char *path, char *message, size_t bytes) {
   if (!check->count) return GAP_EINVAL;
-  char *text = gap__baseline_json(&check->files[check->count - 1].figures);
-  FILE *file = text ? fopen(path, "w") : NULL;
-  int rc = !text ? GAP_ENOMETA : !file ? GAP_EIO : 0;
-  if (file && (fprintf(file, "%s\n", text) < 0 || ferror(file))) rc = GAP_EIO;
-  if (file && fclose(file) != 0) rc = GAP_EIO;
-  if (rc) snprintf(message, bytes, "%s: %s", path, rc == GAP_EIO ? strerror(errno) : gap_strerror(rc));
+  char *text = gap__baseline_json(&check->files[check->count - 1].figures), *why = NULL;
+  struct gap__text line = {0};
+  gap__text_add(&line, "%s\n", text ? text : "");
+  int rc = !text || line.failed ? GAP_ENOMETA : gap__output_write(path, line.bytes, line.length, &why);
+  if (rc) snprintf(message, bytes, "%s", why ? why : gap_strerror(rc));
+  gap__text_free(&line);
+  free(why);
   free(text);
   return rc;
 }

@@ -4,6 +4,7 @@
 #include "conf/table.h"
 #include "gapless/gapless.h"
 #include "toolsapi/conf_view.h"
+#include "trace/json_text.h"
 
 #define VALUE_BYTES 1280
 
@@ -36,12 +37,6 @@ static json_t *overflow(const struct gap__conf *conf) {
                                                 : json_boolean(conf->overflow);
 }
 
-/* Paths may hold bytes that are no UTF-8; JSON cannot. */
-static json_t *words(const char *text) {
-  json_t *string = json_string(text);
-  return string ? string : json_null();
-}
-
 static json_t *value_of(const struct gap__conf_entry *entry, const struct gap__conf *conf, const char *text) {
   const void *member = gap__conf_member_const(entry, conf);
   switch (entry->kind) {
@@ -55,7 +50,7 @@ static json_t *value_of(const struct gap__conf_entry *entry, const struct gap__c
     case GAP__CONF_KIND_ROUNDUP: return divisions(member);
     case GAP__CONF_KIND_SIZES: return sizes(conf);
     case GAP__CONF_KIND_OVERFLOW: return overflow(conf);
-    case GAP__CONF_KIND_TEXT: return *(const char *)member ? words(member) : json_null();
+    case GAP__CONF_KIND_TEXT: return *(const char *)member ? gap__json_text(member) : json_null();
     case GAP__CONF_KIND_BACKEND:
     case GAP__CONF_KIND_STRATEGY:
     case GAP__CONF_KIND_TORCH:
@@ -63,7 +58,7 @@ static json_t *value_of(const struct gap__conf_entry *entry, const struct gap__c
     case GAP__CONF_KIND_SERVE:
     case GAP__CONF_KIND_LOG: break;
   }
-  return words(text);
+  return gap__json_text(text);
 }
 
 static json_t *option(const struct gap__conf_view *view, uint32_t index) {
@@ -73,8 +68,8 @@ static json_t *option(const struct gap__conf_view *view, uint32_t index) {
   gap__conf_value_text(view->set, index, text, sizeof text);
   json_t *object = json_object();
   json_object_set_new(object, "value", value_of(&gap__conf_table[index], gap__conf_values(view->set), text));
-  json_object_set_new(object, "text", words(text));
-  json_object_set_new(object, "set_by", words(variable));
+  json_object_set_new(object, "text", gap__json_text(text));
+  json_object_set_new(object, "set_by", gap__json_text(variable));
   json_object_set_new(object, "default", json_boolean(source == GAP__CONF_DEFAULT));
   return object;
 }
@@ -107,7 +102,7 @@ static json_t *samples(const struct gap__conf *conf) {
 int gap__conf_print_json(const struct gap__conf_view *view, FILE *out) {
   const struct gap__conf *conf = gap__conf_values(view->set);
   json_t *object = json_object();
-  json_object_set_new(object, "string", view->string ? words(view->string) : json_null());
+  json_object_set_new(object, "string", gap__json_text(view->string));
   json_object_set_new(object, "ok", json_boolean(!view->refused));
   json_object_set_new(object, "card_bytes", known_or_null(view->card_bytes));
   json_object_set_new(object, "values", options(view));

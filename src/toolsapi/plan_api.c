@@ -8,6 +8,8 @@
 #include "plan/plan.h"
 #include "trace/formats.h"
 #include "trace/input.h"
+#include "trace/json_text.h"
+#include "trace/output.h"
 
 enum { DEFAULT_LIMIT_MS = 10000, PLAN_BYTES_MAX = 1 << 30 };
 
@@ -94,22 +96,14 @@ int gap_plan_make(const char *path, const gap_plan_options *options, gap_plan **
   return rc;
 }
 
-static int write_bytes(const char *path, const unsigned char *data, size_t bytes) {
-  FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
-  if (!file) return GAP_EIO;
-  bool ok = fwrite(data, 1, bytes, file) == bytes;
-  if (file == stdout) ok = fflush(file) == 0 && ok;
-  else ok = fclose(file) == 0 && ok;
-  return ok ? 0 : GAP_EIO;
-}
-
 int gap_plan_write(const gap_plan *plan, const char *path, char *message, size_t bytes) {
   unsigned char *data = NULL;
+  char *text = NULL;
   size_t length = 0;
   int rc = gap__plan_encode(plan, &data, &length);
-  if (!rc) rc = write_bytes(path, data, length);
+  if (!rc) rc = gap__output_write(path, data, length, &text);
   free(data);
-  if (rc) snprintf(message, bytes, "%s: %s", path, gap_strerror(rc));
+  hand_over(text, rc, message, bytes);
   return rc;
 }
 
@@ -146,14 +140,15 @@ int gap_plan_request_at(const gap_plan *plan, uint64_t index, gap_plan_request *
 char *gap_plan_json(const gap_plan *plan, const char *file) {
   const gap_plan_info *info = &plan->info;
   double gap = info->bound_bytes ? (double)info->plan_bytes / (double)info->bound_bytes - 1 : 0;
-  json_t *json = json_pack(
-      "{s:s? s:I s:I s:I s:I s:I s:I s:f s:b s:I s:s s:s s:I s:I s:I s:I s:I s:s}", "file", file, "requests",
-      (json_int_t)info->requests, "left_out", (json_int_t)info->left_out, "streams", (json_int_t)info->streams,
-      "plan_bytes", (json_int_t)info->plan_bytes, "bound_bytes", (json_int_t)info->bound_bytes, "total_bytes",
-      (json_int_t)info->total_bytes, "gap", gap, "proved", info->proved, "greedy_bytes", (json_int_t)info->greedy_bytes,
-      "greedy_order", info->order, "method", info->method, "resident_bytes", (json_int_t)info->resident_bytes,
-      "search_ms", (json_int_t)info->search_ms, "steps_found", (json_int_t)info->steps_found, "step_first",
-      (json_int_t)info->step_first, "step_last", (json_int_t)info->step_last, "steps_from", info->steps_from);
+  json_t *json =
+      json_pack("{s:o s:I s:I s:I s:I s:I s:I s:f s:b s:I s:s s:s s:I s:I s:I s:I s:I s:s}", "file",
+                gap__json_text(file), "requests", (json_int_t)info->requests, "left_out", (json_int_t)info->left_out,
+                "streams", (json_int_t)info->streams, "plan_bytes", (json_int_t)info->plan_bytes, "bound_bytes",
+                (json_int_t)info->bound_bytes, "total_bytes", (json_int_t)info->total_bytes, "gap", gap, "proved",
+                info->proved, "greedy_bytes", (json_int_t)info->greedy_bytes, "greedy_order", info->order, "method",
+                info->method, "resident_bytes", (json_int_t)info->resident_bytes, "search_ms",
+                (json_int_t)info->search_ms, "steps_found", (json_int_t)info->steps_found, "step_first",
+                (json_int_t)info->step_first, "step_last", (json_int_t)info->step_last, "steps_from", info->steps_from);
   char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
   json_decref(json);
   return text;

@@ -4,6 +4,7 @@
 
 #include "dev/dev.h"
 #include "gapless/tools.h"
+#include "trace/json_text.h"
 
 static void put_count(json_t *object, const char *name, uint64_t value) {
   json_object_set_new(object, name, json_integer((json_int_t)value));
@@ -110,7 +111,7 @@ static void put_verification(json_t *object, const gap_replay_result *result) {
   bool agrees = result->verdict == GAP_VERDICT_AGREES;
   json_object_set_new(object, "verified", result->verdict == GAP_VERDICT_CANNOT ? json_null() : json_boolean(agrees));
   put_count(object, "verified_events", result->verified_events);
-  json_object_set_new(object, "difference", agrees ? json_null() : json_string(result->difference));
+  json_object_set_new(object, "difference", agrees ? json_null() : gap__json_text(result->difference));
 }
 
 static void put_rest(json_t *object, const gap_replay_result *result) {
@@ -130,10 +131,10 @@ static void put_rest(json_t *object, const gap_replay_result *result) {
 char *gap_replay_json(const char *file, const gap_replay_result *result) {
   json_t *object = json_object();
   if (!object) return NULL;
-  json_object_set_new(object, "file", json_string(file));
+  json_object_set_new(object, "file", gap__json_text(file));
   put_count(object, "device", result->device);
   json_object_set_new(object, "policy", json_string(gap_policy_name(result->policy)));
-  json_object_set_new(object, "conf", json_string(result->conf));
+  json_object_set_new(object, "conf", gap__json_text(result->conf));
   json_object_set_new(object, "backend", json_string(gap_backend_name(result->backend)));
   json_object_set_new(object, "speed", json_real(result->speed));
   put_count(object, "lag_us", result->lag_us);

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "gapless/tune.h"
+#include "trace/json_text.h"
 
 static json_t *count(uint64_t value) { return json_integer((json_int_t)value); }
 static json_t *some(uint64_t value) { return value ? count(value) : json_null(); }
@@ -46,13 +47,14 @@ static void put_named(json_t *object, const gap_tune *tune, uint32_t history, co
 static json_t *one_history(const gap_tune *tune, uint32_t history) {
   gap_tune_history facts;
   gap_tune_at(tune, history, &facts);
-  json_t *object = json_pack(
-      "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:f, s:b, s:b}", "file", facts.file, "hash", facts.hash,
-      "device", count(facts.device), "lag_us", count(facts.lag_us), "events", count(facts.events), "peak_live_bytes",
-      count(facts.peak_live_bytes), "ideal_bytes", count(facts.ideal_bytes), "wrapped", facts.wrapped, "settings_tried",
-      count(facts.count), "settings_known", count(facts.known), "replays", count(facts.replays), "seconds",
-      facts.seconds, "torch_gains", gains(tune, history, facts.advised, facts.recorded), "gapless_gains",
-      gains(tune, history, facts.gapless, facts.best));
+  json_t *object =
+      json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:f, s:b, s:b}", "file",
+                gap__json_text(facts.file), "hash", facts.hash, "device", count(facts.device), "lag_us",
+                count(facts.lag_us), "events", count(facts.events), "peak_live_bytes", count(facts.peak_live_bytes),
+                "ideal_bytes", count(facts.ideal_bytes), "wrapped", facts.wrapped, "settings_tried", count(facts.count),
+                "settings_known", count(facts.known), "replays", count(facts.replays), "seconds", facts.seconds,
+                "torch_gains", gains(tune, history, facts.advised, facts.recorded), "gapless_gains",
+                gains(tune, history, facts.gapless, facts.best));
   json_t *all = json_array();
   if (!object || !all) return NULL;
   put_named(object, tune, history, &facts);

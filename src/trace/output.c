@@ -150,3 +150,12 @@ int gap__output_close(struct gap__output *output, int rc, uint64_t *written, cha
   release(output);
   return rc;
 }
+
+int gap__output_write(const char *path, const void *bytes, size_t count, char **message) {
+  struct gap__output output;
+  uint64_t written;
+  int rc = gap__output_open(&output, path, GAP__ENC_PLAIN, message);
+  if (rc) return rc;
+  gap__output_put(&output, bytes, count);
+  return gap__output_close(&output, 0, &written, message);
+}

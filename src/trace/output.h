@@ -39,6 +39,9 @@ void gap__output_print(struct gap__output *, const char *format, ...) __attribut
  * bytes behind the encoder. */
 int gap__output_close(struct gap__output *, int rc, uint64_t *written, char **message);
 
+/* All of it at once, plain.  0, GAP_EIO, GAP_ENOMETA with a message. */
+int gap__output_write(const char *path, const void *bytes, size_t count, char **message);
+
 static inline void gap__output_byte(struct gap__output *output, unsigned char byte) {
   if (output->used < GAP__OUTPUT_WINDOW) output->window[output->used++] = byte;
   else gap__output_put(output, &byte, 1);

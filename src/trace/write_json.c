@@ -1,16 +1,6 @@
 /* The short JSON form, as policy_json.h describes it; one device. */
 #include "trace/formats.h"
-
-static void put_string(struct gap__output *out, const char *text) {
-  gap__output_byte(out, '"');
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\') gap__output_print(out, "\\%c", c);
-    else if (c < ' ') gap__output_print(out, "\\u%04x", c);
-    else gap__output_byte(out, c);
-  }
-  gap__output_byte(out, '"');
-}
+#include "trace/json_text.h"
 
 static void put_trace(struct gap__writing *writing) {
   const struct gap__hist_device *device = &writing->history->devices[writing->device];
@@ -76,7 +66,9 @@ int gap__write_json(struct gap__writing *writing) {
   if (history->total_bytes)
     gap__output_print(writing->out, ", \"total\": %llu", (unsigned long long)history->total_bytes);
   gap__output_print(writing->out, ", \"conf\": ");
-  put_string(writing->out, history->settings_text);
+  gap__output_byte(writing->out, '"');
+  gap__json_put(writing->out, history->settings_text);
+  gap__output_byte(writing->out, '"');
   gap__output_print(writing->out, "}\n");
   return 0;
 }

@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "gapless/gapless.h"
 #include "trace/formats.h"
+#include "trace/json_text.h"
 
 struct course {
   struct gap__writing *writing;
@@ -18,15 +19,6 @@ struct course {
   struct gap__map streams; /* handle -> thread; 0 is the marks */
   int64_t live_bytes, held_bytes;
 };
-
-static void put_json_text(struct gap__output *out, const char *text) {
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\') gap__output_print(out, "\\%c", c);
-    else if (c < ' ' || c == 0x7f) gap__output_print(out, "\\u%04x", c);
-    else gap__output_byte(out, c);
-  }
-}
 
 /* Between two records. */
 static void begin(struct course *course) {
@@ -147,9 +139,9 @@ static void put_line(struct course *course, uint32_t stack) {
     size_t length = strlen(file);
     if (length < 3 || strcmp(file + length - 3, ".py") != 0) continue;
     gap__output_print(course->out, ",\"line\":\"");
-    put_json_text(course->out, slash ? slash + 1 : file);
+    gap__json_put(course->out, slash ? slash + 1 : file);
     gap__output_print(course->out, ":%d ", (int)frame->line);
-    put_json_text(course->out, history->text + frame->name);
+    gap__json_put(course->out, history->text + frame->name);
     gap__output_print(course->out, "\"");
     return;
   }
@@ -195,7 +187,7 @@ static void put_marks(struct course *course) {
     begin(course);
     gap__output_print(course->out, "{\"ph\":\"%c\",\"pid\":%u,\"tid\":0,\"ts\":%lld,\"name\":\"",
                       mark->is_start ? 'B' : 'E', course->number, (long long)mark->time_us);
-    put_json_text(course->out, history->text + mark->name);
+    gap__json_put(course->out, history->text + mark->name);
     gap__output_print(course->out, "\"}");
   }
 }

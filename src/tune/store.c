@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/json_text.h"
 #include "tune/model.h"
 
 enum { VERSION = 1, LINE_MAX_BYTES = 4 << 20, NAME_MAX_BYTES = 4096, LINES_MAX = 64 << 20 };
@@ -24,12 +25,12 @@ static int put_line(FILE *file, json_t *line) {
 static json_t *number(uint64_t value) { return json_integer((json_int_t)value); }
 
 static json_t *facts_line(const struct gap__tune_facts *facts, bool in_table) {
-  return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:b}", "history", facts->hash, "file",
-                   facts->file, "device", number(facts->device), "busy_devices", number(facts->busy_devices), "lag_us",
-                   number(facts->lag_us), "events", number(facts->events), "peak_live_bytes",
-                   number(facts->peak_live_bytes), "recorded_us", number(facts->recorded_us), "wrapped",
-                   number(facts->wrapped), "recorded_policy", gap_policy_name(facts->recorded_policy), "recorded_conf",
-                   facts->recorded_conf, "in_table", in_table);
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:b}", "history", facts->hash, "file",
+                   gap__json_text(facts->file), "device", number(facts->device), "busy_devices",
+                   number(facts->busy_devices), "lag_us", number(facts->lag_us), "events", number(facts->events),
+                   "peak_live_bytes", number(facts->peak_live_bytes), "recorded_us", number(facts->recorded_us),
+                   "wrapped", number(facts->wrapped), "recorded_policy", gap_policy_name(facts->recorded_policy),
+                   "recorded_conf", gap__json_text(facts->recorded_conf), "in_table", in_table);
 }
 
 static json_t *trial_array(const struct gap__trial *trial) {

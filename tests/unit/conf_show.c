@@ -147,7 +147,8 @@ static void json(void **state) {
   assert_int_equal(trigger, 20 * GIB);
   assert_int_equal(unknown, 1);
   assert_int_equal(rounded, 2 * MIB);
-  assert_true(json_is_null(unlimited) && json_is_null(plan));
+  assert_true(json_is_null(unlimited));
+  assert_string_equal(json_string_value(plan), "/p\xef\xbf\xbd"); /* a path that is no UTF-8 */
   assert_string_equal(set_by, "command line");
   assert_string_equal(level, "warning");
   assert_int_equal(json_array_size(json_object_get(object, "rounding")), 3);

@@ -162,6 +162,32 @@ static void test_parse_reals(void **state) {
   }
 }
 
+static void test_utf8(void **state) {
+  (void)state;
+  static const struct {
+    const char *in, *out;
+  } cases[] = {{"", ""},
+               {"plain \x7f", "plain \x7f"},
+               {"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"},
+               {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", "\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf"},
+               {"a\xff\xfe"
+                "b",
+                "a??b"},
+               {"\x80\xbf", "??"},
+               {"\xc0\xaf\xc1\xbf", "????"}, /* longer than needed */
+               {"\xe0\x9f\xbf\xf0\x8f\xbf\xbf", "???????"},
+               {"\xed\xa0\x80", "???"},           /* half of a pair */
+               {"\xf4\x90\x80\x80\xf5", "?????"}, /* beyond the last character */
+               {"\xe2\x82", "??"},                /* cut off */
+               {"\xe2\x82 \xc3", "?? ?"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct gap__text text = {0};
+    gap__text_add_utf8(&text, cases[i].in, "?");
+    assert_string_equal(gap__text_str(&text), cases[i].out);
+    gap__text_free(&text);
+  }
+}
+
 static void test_growing_string(void **state) {
   (void)state;
   struct gap__text text = {0};
@@ -193,7 +219,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sizes),       cmocka_unit_test(test_durations),       cmocka_unit_test(test_thousands),
       cmocka_unit_test(test_parse_sizes), cmocka_unit_test(test_size_round_trip), cmocka_unit_test(test_parse_numbers),
-      cmocka_unit_test(test_parse_reals), cmocka_unit_test(test_growing_string),
+      cmocka_unit_test(test_parse_reals), cmocka_unit_test(test_growing_string),  cmocka_unit_test(test_utf8),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,14 @@
+/* Text in JSON.  Names of files and of call sites may hold bytes that are no UTF-8, which JSON cannot: U+FFFD stands for each. */
+#ifndef GAP_TRACE_JSON_TEXT_H
+#define GAP_TRACE_JSON_TEXT_H
+
+#include <jansson.h>
+
+#include "trace/output.h"
+
+/* NULL: null. */
+json_t *gap__json_text(const char *text);
+/* What stands between the quotation marks. */
+void gap__json_put(struct gap__output *, const char *text);
+
+#endif

@@ -1,0 +1,66 @@
+#!/bin/bash
+# What lies outside the command: odd names of files, disks that are full, outputs that are closed.  outside.sh COMMAND
+command=$1
+data=$(cd "$(dirname "$0")/../data" && pwd)
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+cd "$out" || exit 1
+failures=0
+
+fail() {
+  echo "$1"
+  failures=$((failures + 1))
+}
+
+# expect STATUS ARGUMENTS...
+expect() {
+  local status=$1
+  shift
+  "$command" "$@" >said 2>said.err
+  [ $? = "$status" ] || fail "$*: not $status: $(cat said.err)"
+}
+
+# A name that is no UTF-8: JSON and XML are well-formed all the same, and tell the name.
+odd=$(printf 'odd\377\303.xz')
+cp "$data/oom.pickle.xz" "$odd" || exit 1
+expect 0 tune "$odd" --no-cache --threads 1 --quiet --out tuned
+valid() { python3 -c 'import json, sys; sys.exit(not all("odd\ufffd\ufffd.xz" in json.dumps(json.loads(line), ensure_ascii=False) for line in open(sys.argv[1], encoding="utf-8")))' said; }
+if command -v python3 >/dev/null; then
+  for line in "explain --no-advice" "tune --no-cache --threads 1" "plan --time-limit 0" "check --max-peak 1TiB" \
+    "diff $data/oom.pickle.xz" "replay --policy ideal"; do
+    expect 0 $line "$odd" --quiet --json
+    [ -s said ] || fail "$line: no JSON"
+    valid || fail "$line: $(head -c 200 said)"
+  done
+  expect 0 convert "$odd" "$odd.trace" --json
+  valid || fail "convert: $(cat said)"
+  expect 0 tune --merge tuned --json
+  valid || fail "tune --merge: $(head -c 200 said)"
+  expect 0 check "$odd" --max-peak 1TiB --junit junit.xml
+  python3 -c 'import xml.etree.ElementTree as x; x.parse("junit.xml")' || fail "no XML"
+fi
+
+# An answer that nobody can read is none.
+if [ -c /dev/full ]; then
+  for line in "help" "--version" "explain $data/oom.pickle.xz --no-advice" "check $data/gnn.pickle.xz --max-peak 1TiB" \
+    "plan $data/minimalloc/input.12.csv" "plan $data/minimalloc/input.12.csv -o -"; do
+    "$command" $line >/dev/full 2>said.err
+    [ $? = 2 ] || fail "$line: a full disk is not told"
+    grep -q "cannot write standard output" said.err || fail "$line: $(cat said.err)"
+  done
+fi
+
+# On standard output there is the plan and nothing else.
+expect 0 plan "$data/minimalloc/input.12.csv" -o plan
+"$command" plan "$data/minimalloc/input.12.csv" -o - 2>/dev/null | cmp - plan || fail "more than a plan"
+
+# What cannot be written to the end leaves what was there.
+expect 0 check "$data/gnn.pickle.xz" --save figures
+cp plan plan.before && cp figures figures.before
+for line in "plan $data/gnn.pickle.xz --time-limit 0 -o plan" "check $data/oom.pickle.xz --save figures"; do
+  (trap '' XFSZ && ulimit -f 0 && "$command" $line --quiet >/dev/null 2>&1)
+  [ $? = 2 ] || fail "$line: no room is not told"
+done
+cmp plan plan.before && cmp figures figures.before || fail "what was there is gone"
+[ -z "$(ls ./*.new 2>/dev/null)" ] || fail "left behind: $(ls ./*.new)"
+exit $((failures > 0))
