@@ -1,5 +1,7 @@
 #include "core/watch.h"
 
+#include <string.h>
+
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/pending.h"
@@ -36,8 +38,7 @@ static uint32_t epoch_at(const struct gap__watch *watch, uint64_t ns) {
 static void note(struct gap__policy_state *s, uint64_t now_ns) {
   struct gap__watch *watch = &s->watch;
   gap__epochs_renumber(s);
-  if (watch->count == GAP__WATCH_NOTES)
-    for (uint32_t i = 1; i < watch->count--; i++) watch->notes[i - 1] = watch->notes[i];
+  if (watch->count == GAP__WATCH_NOTES) memmove(watch->notes, watch->notes + 1, --watch->count * sizeof *watch->notes);
   watch->notes[watch->count++] = (struct gap__watch_note){now_ns, s->clock};
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     gap__lock(&lane->lock);
@@ -64,6 +65,7 @@ void gap__watch_step(struct gap__policy_state *s) {
   gap__lock_give_way(&s->lock);
   gap__lock(&s->lock);
   s->watch.due_ns = now_ns + look_after_ns(s);
+  gap__dev_background_ask(s->dev); /* on a simulated card: events are looked at now, not when the worker last worked */
   gap__dev_background(s->dev, true);
   mind_neighbours(s);
   mind_age(s, now_ns);

@@ -69,6 +69,30 @@ static void idle_memory_goes_by_age(void **state) {
   try_end(&t);
 }
 
+/* However long the program has run, and while it goes on: between once and 1.25 times the age. */
+static void at_any_time(void **state) {
+  (void)state;
+  struct gap__sim_params card = {.total_bytes = 4 * GIB, .lag_us = 20000};
+  struct try t = try_sim_with(&card, "trim_after_ms:1000,page_maker:False", GAP__MAKER_OFF);
+  gap_addr busy = try_get(&t, STREAM_A, 20 * MIB);
+  for (unsigned round = 0; round < 12; round++) {
+    gap_addr once = try_get(&t, STREAM_A, 64 * MIB), apart = try_get(&t, STREAM_A, 2 * MIB);
+    try_give(&t, once);
+    unsigned gone = 0;
+    for (unsigned ms = 0; ms < 1700; ms += 10) {
+      try_give(&t, busy);
+      busy = try_get(&t, STREAM_A, 20 * MIB);
+      gap__sim_clock_advance(t.dev, 10000000);
+      gap__heap_tick(t.heap, 0);
+      if (!gone && try_held(&t) < 80 * MIB) gone = ms + 10;
+    }
+    if (gone < 1000 || gone > 1280) fail_msg("round %u: gone after %u ms", round, gone);
+    try_give(&t, apart);
+  }
+  try_give(&t, busy);
+  try_end(&t);
+}
+
 /* Old memory between younger pages. */
 static void the_middle_of_an_idle_stretch(void **state) {
   (void)state;
@@ -161,6 +185,7 @@ int main(void) {
       cmocka_unit_test(no_reserve_no_question),
       cmocka_unit_test(idle_memory_goes_by_age),
       cmocka_unit_test(used_memory_stays),
+      cmocka_unit_test(at_any_time),
       cmocka_unit_test(the_middle_of_an_idle_stretch),
       cmocka_unit_test(pages_of_small_blocks),
       cmocka_unit_test(work_is_not_waited_for),
