@@ -404,12 +404,12 @@ static bool replay_file(struct request *request, const char *file) {
   }
   uint32_t devices = 0;
   for (uint32_t i = 0; i < gap_history_device_count(history) && go_on; i++) {
-    if (request->device >= 0 ? (uint32_t)request->device != i : gap_history_event_count(history, i) == 0) continue;
+    if ((request->device >= 0 && (uint32_t)request->device != i) || !gap_history_has_requests(history, i)) continue;
     devices++;
     go_on = replay_device(request, file, history, i);
   }
   if (devices == 0) {
-    fprintf(stderr, "gapless replay: %s: no events were recorded%s\n", file,
+    fprintf(stderr, "gapless replay: %s: no requests were recorded%s: there is nothing to replay\n", file,
             request->device >= 0 ? " on that device" : "");
     lower(request, EXIT_USAGE);
   }

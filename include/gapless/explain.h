@@ -28,7 +28,7 @@ typedef enum gap_explain_verdict {
   GAP_EXPLAIN_LIMIT,         /* a limit set by the program, not the card */
   GAP_EXPLAIN_ABSURD,        /* no card has that much */
   GAP_EXPLAIN_CONTRADICTORY, /* the file contradicts itself */
-  GAP_EXPLAIN_UNKNOWN,       /* a log of requests: it does not say what was taken from the driver */
+  GAP_EXPLAIN_UNKNOWN, /* a log of requests: it does not say what was taken from the driver; or a file that holds nothing */
   GAP_EXPLAIN_VERDICT_COUNT
 } gap_explain_verdict;
 

@@ -47,6 +47,8 @@ void gap_history_close(gap_history *);
 /* Devices are 0 .. count - 1; one without events has 0 events. */
 uint32_t gap_history_device_count(const gap_history *);
 uint64_t gap_history_event_count(const gap_history *, uint32_t device);
+/* Is there an alloc or a refused request? A snapshot without a history has none, and nothing can be replayed. */
+int gap_history_has_requests(const gap_history *, uint32_t device);
 /* The policy that was recorded: native, expandable, or gapless (in its own trace). */
 enum gap_policy gap_history_policy(const gap_history *, uint32_t device);
 

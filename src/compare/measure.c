@@ -132,12 +132,12 @@ static int stuck_at_end(const struct gap__subject *subject, double *out) {
 
 static void set_memory(struct gap__measure *measure, const struct course *course) {
   double held = (double)(course->peak_held > 0 ? course->peak_held : 0), live = (double)measure->peak_bytes;
-  bool tells = measure->tells_driver;
-  set(measure, GAP__FIGURE_PEAK_LIVE, true, live);
+  bool any = !measure->subject.honest.is_empty, tells = any && measure->tells_driver;
+  set(measure, GAP__FIGURE_PEAK_LIVE, any, live);
   set(measure, GAP__FIGURE_PEAK_HELD, tells, held);
   set(measure, GAP__FIGURE_PEAK_IDLE, tells, (double)(course->idle_then > 0 ? course->idle_then : 0));
   set(measure, GAP__FIGURE_WASTE, tells && held > 0, held > live ? 100 * (held - live) / held : 0);
-  set(measure, GAP__FIGURE_END_LIVE, true, (double)(course->live > 0 ? course->live : 0));
+  set(measure, GAP__FIGURE_END_LIVE, any, (double)(course->live > 0 ? course->live : 0));
   set(measure, GAP__FIGURE_END_HELD, tells, (double)(course->held > 0 ? course->held : 0));
 }
 

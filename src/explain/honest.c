@@ -126,6 +126,7 @@ int gap__honest_find(const struct gap__history *history, uint32_t device, const 
   }
   int rc = check_events(history, device, honest);
   if (!rc) rc = check_segments(history, device, honest);
+  honest->is_empty = !history->devices[device].event_count && !honest->has_segments;
   if (!rc && honest->has_events && honest->has_segments) rc = check_end(history, device, lives, honest);
   return rc ? rc : honest->first.failed ? GAP_ENOMETA : 0;
 }

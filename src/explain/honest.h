@@ -9,6 +9,7 @@ struct gap__honest {
   bool has_events; /* allocations and frees, not only a mark of the snapshot */
   bool has_segments, has_times, has_stacks, has_settings;
   bool tells_driver; /* what was taken from the driver: a log of requests does not say */
+  bool is_empty;     /* neither segments nor events, not even a mark: nothing can be said */
   bool wrapped;
   uint64_t lives_before; /* blocks that were there before the first event */
   uint32_t contradictions;

@@ -47,7 +47,7 @@ static void say_categories(const struct gap__subject *subject, struct gap__text 
       gap__text_add(line, ", at most %s", GAP__SIZE(categories->most[i]));
     gap__text_add(line, ";");
   }
-  if (line->length && line->bytes[line->length - 1] == ';') line->bytes[line->length - 1] = '.';
+  if (line->length && strchr(":;", line->bytes[line->length - 1])) line->bytes[line->length - 1] = '.';
 }
 
 static void say_holder(const struct gap__subject *subject, const struct gap__holder *holder, struct gap__text *line) {

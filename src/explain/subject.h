@@ -85,6 +85,10 @@ struct gap__subject {
 };
 
 /* What the allocator said of itself at the moment explained; NULL: nothing, or of another moment. */
+static inline bool gap__subject_is_empty(const struct gap__subject *subject) {
+  return subject->honest.is_empty && !subject->is_live; /* a process that holds nothing is known to */
+}
+
 static inline const struct gap__hist_facts *gap__subject_facts(const struct gap__subject *subject) {
   const struct gap__hist_facts *facts = &subject->history->devices[subject->device].facts;
   return facts->present && !subject->refusal.recorded ? facts : NULL;

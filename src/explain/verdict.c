@@ -139,6 +139,7 @@ void gap__verdict_find(struct gap__subject *subject) {
   find_target(subject);
   find_largest(subject);
   if (subject->honest.contradictions) subject->verdict = GAP_EXPLAIN_CONTRADICTORY;
+  else if (gap__subject_is_empty(subject)) subject->verdict = GAP_EXPLAIN_UNKNOWN;
   else if (!subject->honest.tells_driver && !(subject->refusal.request && is_absurd(subject)))
     subject->verdict = GAP_EXPLAIN_UNKNOWN;
   else subject->verdict = subject->refusal.request ? judge_request(subject) : judge_state(subject);
@@ -315,6 +316,12 @@ static uint64_t live_before(const struct gap__subject *subject, uint32_t event) 
 
 static void say_unknown(const struct gap__subject *subject, struct gap__text *text) {
   const struct gap__refusal *refusal = &subject->refusal;
+  if (gap__subject_is_empty(subject)) {
+    gap__text_add(text,
+                  "The file holds nothing of this device, neither segments nor events: either no memory was in use "
+                  "when it was written, or another device's was.");
+    return;
+  }
   if (refusal->recorded)
     gap__text_add(text, "%s were asked at event %s and refused, while %s were live. ", GAP__SIZE(refusal->request),
                   GAP__COUNT(refusal->event), GAP__SIZE(live_before(subject, refusal->event)));

@@ -165,9 +165,10 @@ static void would_help(const struct gap__subject *subject, struct gap__text *tex
         text, "Without a history nothing can be tried; record one with torch.cuda.memory._record_memory_history().");
   else if (!subject->advised) gap__text_add(text, "The advice tells what was tried by replay; none was asked for yet.");
   else if (first)
-    gap__text_add(text, "%" PRIu32 " changes were tried by replay, %" PRIu32 " work; the smallest is: %s.", checked,
-                  working, first->change);
-  else if (checked) gap__text_add(text, "%" PRIu32 " changes were tried by replay, none works.", checked);
+    gap__text_add(text, "%" PRIu32 " change%s tried by replay, %" PRIu32 " work%s; the smallest is: %s.", checked,
+                  checked == 1 ? " was" : "s were", working, working == 1 ? "s" : "", first->change);
+  else if (checked)
+    gap__text_add(text, "%" PRIu32 " change%s tried by replay, none works.", checked, checked == 1 ? " was" : "s were");
   else gap__text_add(text, "Nothing could be tried.");
 }
 
@@ -175,6 +176,9 @@ static void would_help(const struct gap__subject *subject, struct gap__text *tex
 static void say_peak(const struct gap__subject *subject, struct gap__text *text) {
   if (!subject->honest.has_events && gap__subject_facts(subject))
     gap__text_add(text, "Live memory was highest with %s.", GAP__SIZE(gap__subject_peak(subject)));
+  else if (!subject->honest.has_events)
+    gap__text_add(text, "The file has no history, only the state at one moment, with %s live.",
+                  GAP__SIZE(gap__subject_peak(subject)));
   else
     gap__text_add(text, "No steps can be told apart in this file; live memory was highest at event %s with %s.",
                   GAP__COUNT(subject->lives.peak_event), GAP__SIZE(subject->lives.peak_bytes));
@@ -190,12 +194,15 @@ static void why_now(const struct gap__subject *subject, struct gap__text *text) 
   }
   for (uint32_t i = 1; i < steps->count; i++)
     if (steps->at[i].peak_bytes > steps->at[largest].peak_bytes) largest = i;
-  snprintf(number, sizeof number, "number %" PRIu32, largest + 1);
-  gap__text_add(text, "Of %" PRIu32 " steps %s needs most: %s live at its peak, the first one %s.", steps->count,
+  snprintf(number, sizeof number, "step %" PRIu32, largest);
+  gap__text_add(text, "Of %" PRIu32 " steps (0 to %" PRIu32 ") %s needs most: %s live at its peak", steps->count,
+                steps->count - 1,
                 largest == 0                  ? "the first"
                 : largest + 1 == steps->count ? "the last"
                                               : number,
-                GAP__SIZE(steps->at[largest].peak_bytes), GAP__SIZE(steps->at[0].peak_bytes));
+                GAP__SIZE(steps->at[largest].peak_bytes));
+  if (largest) gap__text_add(text, ", the first one %s", GAP__SIZE(steps->at[0].peak_bytes));
+  gap__text_add_char(text, '.');
   if (subject->categories.most[GAP__CAT_OPTIMISER])
     gap__text_add(text,
                   " The optimiser makes its states (%s) at the end of the first step and keeps them: every later step "
@@ -343,7 +350,8 @@ static void is_complete(const struct gap__subject *subject, struct gap__text *te
     return;
   }
   say_losses(subject->history, text);
-  if (!honest->has_events)
+  if (gap__subject_is_empty(subject)) gap__text_add(text, "No: it holds nothing of this device.");
+  else if (!honest->has_events)
     gap__text_add(text, "No: it has no history, only the state at one moment. That tells what is held, by whom and in "
                         "which pieces; not "
                         "what came before, what would have helped, or what grows.");
@@ -390,7 +398,9 @@ static const struct {
 const char *gap__words_question(uint32_t index) { return questions[index].title; }
 
 void gap__words_answer(const struct gap__subject *subject, uint32_t index, struct gap__text *text) {
-  if (questions[index].needs_driver && !subject->honest.tells_driver)
+  if (questions[index].needs_driver && gap__subject_is_empty(subject))
+    gap__text_add(text, "The file does not say: it holds nothing of this device.");
+  else if (questions[index].needs_driver && !subject->honest.tells_driver)
     gap__text_add(text, "The file does not say: it is a log of requests, without what was taken from the driver.");
   else questions[index].answer(subject, text);
 }

@@ -106,8 +106,8 @@ static int pick_device(const struct gap__history *history, int64_t wanted, uint3
     return gap__message_set(message, GAP_EINVAL, "there is no device %" PRId64 ": the file has %" PRIu32, wanted,
                             history->device_count);
   for (*device = wanted < 0 ? 0 : (uint32_t)wanted; *device < history->device_count; ++*device)
-    if (history->devices[*device].event_count || wanted >= 0) return 0;
-  return gap__message_set(message, GAP_EINVAL, "the file has no history");
+    if (gap__history_has_requests(history, *device) || wanted >= 0) return 0;
+  return gap__message_set(message, GAP_EINVAL, "no requests were recorded: there is nothing to place");
 }
 
 static int pick_steps(const struct gap__plan_steps *steps, const gap_plan_options *options, gap_plan_info *info,
@@ -132,6 +132,8 @@ int gap__plan_from_history(const struct gap__history *history, const gap_plan_op
   int rc = pick_device(history, options->device, &device, message);
   if (!rc && history->devices[device].event_count >= UINT32_MAX / 2)
     rc = gap__message_set(message, GAP_ELIMIT, "more events than a plan can hold");
+  if (!rc && options->mark && !gap__plan_steps_know(history, device, options->mark))
+    rc = gap__message_set(message, GAP_EINVAL, "no mark in it begins with \"%s\"", options->mark);
   if (!rc) rc = gap__plan_steps_find(history, device, options->mark, &steps);
   if (!rc) rc = pick_steps(&steps, options, &plan->info, message);
   if (!rc)

@@ -30,6 +30,10 @@ static void add_start(struct gap__plan_steps *steps, uint32_t start) {
   if (start - steps->starts[steps->count - 1] >= NEAR_EVENTS) steps->starts[steps->count++] = start;
 }
 
+static bool is_named(const struct gap__history *history, uint32_t mark, const char *prefix) {
+  return strncmp(history->text + history->annotations[mark].name, prefix, strlen(prefix)) == 0;
+}
+
 /* A step begins where a mark so named begins or, `at_end`, after it ends.  starts[0] is 0 throughout. */
 static void from_marks(const struct gap__history *history, uint32_t device, const char *prefix, bool at_end,
                        struct gap__plan_steps *steps) {
@@ -38,7 +42,7 @@ static void from_marks(const struct gap__history *history, uint32_t device, cons
   for (uint32_t i = 0; i < history->annotation_count; i++) {
     const struct gap__hist_annotation *mark = &history->annotations[i];
     if ((uint32_t)mark->device != device || mark->is_start == at_end) continue;
-    if (strncmp(history->text + mark->name, prefix, strlen(prefix)) != 0) continue;
+    if (!is_named(history, i, prefix)) continue;
     uint32_t start = event_at(from, mark->time_us + at_end);
     if (start + NEAR_EVENTS < from->event_count) add_start(steps, start);
   }
@@ -161,6 +165,12 @@ int gap__plan_steps_find(const struct gap__history *history, uint32_t device, co
   if (steps->count == 1) steps->from = "none";
   steps->starts[steps->count] = (uint32_t)from->event_count;
   return rc;
+}
+
+bool gap__plan_steps_know(const struct gap__history *history, uint32_t device, const char *mark) {
+  for (uint32_t i = 0; i < history->annotation_count; i++)
+    if ((uint32_t)history->annotations[i].device == device && is_named(history, i, mark)) return true;
+  return false;
 }
 
 void gap__plan_steps_free(struct gap__plan_steps *steps) {

@@ -13,5 +13,7 @@ struct gap__plan_steps {
 /* `mark` NULL: ProfilerStep marks, else ends of Optimizer.step, else the period.  0 or GAP_ENOMETA. */
 int gap__plan_steps_find(const struct gap__history *, uint32_t device, const char *mark, struct gap__plan_steps *);
 void gap__plan_steps_free(struct gap__plan_steps *);
+/* Does any mark of the device begin with this name? */
+bool gap__plan_steps_know(const struct gap__history *, uint32_t device, const char *mark);
 
 #endif

@@ -59,6 +59,10 @@ uint64_t gap_history_event_count(const gap_history *history, uint32_t device) {
   return device < history->device_count ? history->devices[device].event_count : 0;
 }
 
+int gap_history_has_requests(const gap_history *history, uint32_t device) {
+  return device < history->device_count && gap__history_has_requests(history, device);
+}
+
 enum gap_policy gap_history_policy(const gap_history *history, uint32_t device) {
   return gap__verify_policy(history, device);
 }

@@ -44,41 +44,36 @@ static int read_whole(const char *path, size_t most, unsigned char **out, size_t
   return rc;
 }
 
-/* Standard input can be read once only: there the reader of histories takes the CSV form as well, without alignments. */
-static int is_csv(const char *path, bool *csv, char **message) {
-  struct gap__input input;
-  *csv = false;
-  if (strcmp(path, "-") == 0) return 0;
-  int rc = gap__input_open(&input, path, NULL, NULL, message);
-  if (rc) return rc;
-  *csv = gap__is_minimalloc(&input);
-  gap__input_close(&input);
-  return 0;
-}
-
-static int load_csv(const char *path, gap_plan *plan, char **message) {
-  struct gap__input input;
-  int rc = gap__input_open(&input, path, NULL, NULL, message);
-  if (rc) return rc;
-  rc = gap__plan_from_csv(&input, plan, message);
-  gap__input_close(&input);
+static int load_csv(struct gap__input *input, gap_plan *plan, char **message) {
+  int rc = gap__plan_from_csv(input, plan, message);
+  gap__input_close(input);
   return rc;
 }
 
-static int load_history(const char *path, const gap_plan_options *options, gap_plan *plan, char **message) {
+static int load_history(struct gap__input *input, const char *path, const gap_plan_options *options, gap_plan *plan,
+                        char **message) {
   char text[1024] = "";
   gap_history *history = NULL;
-  int rc = gap_history_open(path, options->progress, options->progress_arg, &history, text, sizeof text);
+  int rc = gap__history_read_opened(input, path, &history, message);
+  if (rc) return rc;
+  rc = gap_history_check(history, text, sizeof text);
   if (rc) *message = strdup(text[0] ? text : gap_strerror(rc));
-  if (!rc) rc = gap__plan_from_history(history, options, plan, message);
+  else rc = gap__plan_from_history(history, options, plan, message);
   gap_history_close(history);
   return rc;
 }
 
+/* Opened once, since standard input and pipes can be read once only. */
+static int load(const char *path, const gap_plan_options *options, gap_plan *plan, char **message) {
+  struct gap__input input;
+  int rc = gap__input_open(&input, path, options->progress, options->progress_arg, message);
+  if (rc) return rc;
+  return gap__is_minimalloc(&input) ? load_csv(&input, plan, message)
+                                    : load_history(&input, path, options, plan, message);
+}
+
 static int make(const char *path, const gap_plan_options *options, gap_plan *plan, char **message) {
-  bool csv;
-  int rc = is_csv(path, &csv, message);
-  if (!rc) rc = csv ? load_csv(path, plan, message) : load_history(path, options, plan, message);
+  int rc = load(path, options, plan, message);
   struct gap__plan_clock clock = {gap__plan_now_ms(), options->time_limit_ms, options->progress, options->progress_arg};
   if (!rc && options->apart) rc = gap__plan_place_apart(plan, &clock, message);
   else if (!rc) rc = gap__plan_place(plan, options->capacity_bytes, &clock, message);

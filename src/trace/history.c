@@ -26,9 +26,14 @@ static int complete(struct gap__history *history, const char *path, char **messa
   return 0;
 }
 
+static int read_format(struct gap__input *input, uint32_t format, struct gap__history **out, char **message) {
+  if (input->next == input->end && input->at_end) return gap__message_set(message, GAP_EFORMAT, "it is empty");
+  return gap__format_at(format)->read(input, out, message);
+}
+
 static int read_opened(struct gap__input *input, const char *path, struct gap__history **out, char **message) {
   uint32_t format = gap__format_of_input(input);
-  int rc = gap__format_at(format)->read(input, out, message);
+  int rc = read_format(input, format, out, message);
   if (!rc) (*out)->format = format;
   if (!rc) rc = gap__input_drain(input, message);
   if (!rc) rc = complete(*out, path, message);
@@ -38,6 +43,12 @@ static int read_opened(struct gap__input *input, const char *path, struct gap__h
   }
   gap__input_close(input);
   return rc;
+}
+
+int gap__history_read_opened(struct gap__input *input, const char *path, struct gap__history **out, char **message) {
+  *out = NULL;
+  int rc = read_opened(input, path, out, message);
+  return rc ? gap__message_settle(message, rc) : 0;
 }
 
 int gap__history_read(const char *path, gap__progress *progress, void *arg, struct gap__history **out, char **message) {
@@ -56,6 +67,13 @@ int gap__history_read_memory(const void *bytes, size_t count, struct gap__histor
   int rc = gap__input_open_memory(&input, bytes, count, message);
   if (!rc) rc = read_opened(&input, "", out, message);
   return rc ? gap__message_settle(message, rc) : 0;
+}
+
+bool gap__history_has_requests(const struct gap__history *history, uint32_t device) {
+  const struct gap__hist_device *from = &history->devices[device];
+  for (uint64_t i = 0; i < from->event_count; i++)
+    if (from->events[i].action == GAP__ACT_ALLOC || from->events[i].action == GAP__ACT_OOM) return true;
+  return false;
 }
 
 void gap__history_shift_times(struct gap__history *history) {

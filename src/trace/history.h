@@ -143,6 +143,8 @@ int gap__history_read(const char *path, gap__progress *progress, void *arg, stru
 int gap__history_read_memory(const void *bytes, size_t count, struct gap__history **out, char **message);
 void gap__history_free(struct gap__history *); /* NULL does nothing */
 /* For readers: from here on times, and their base, count from the earliest first event of any device. */
+/* Is there an alloc or an oom? Where not, there is nothing to replay. */
+bool gap__history_has_requests(const struct gap__history *, uint32_t device);
 void gap__history_shift_times(struct gap__history *);
 const char *gap__action_name(enum gap__action);
 

@@ -188,7 +188,7 @@ int gap__input_open(struct gap__input *input, const char *path, gap__progress *p
   *input = (struct gap__input){.progress = progress, .progress_arg = arg};
   struct stat status;
   input->fd = strcmp(path, "-") == 0 ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-  if (input->fd < 0) return gap__message_set(message, GAP_EIO, "cannot open %s: %s", path, strerror(errno));
+  if (input->fd < 0) return gap__message_set(message, GAP_EIO, "%s", strerror(errno));
   if (fstat(input->fd, &status) == 0 && S_ISREG(status.st_mode)) input->raw_total = (uint64_t)status.st_size;
   return start(input, message);
 }

@@ -52,6 +52,9 @@ int gap__input_line(struct gap__input *, const char **line, size_t *length, char
 /* Reads to the end, so that a compressed file's own checksums are verified. */
 int gap__input_drain(struct gap__input *, char **message);
 
+/* What was opened as a history, whose path is `path`; closes it.  As gap__history_read. */
+int gap__history_read_opened(struct gap__input *, const char *path, struct gap__history **out, char **message);
+
 static inline uint64_t gap__input_position(const struct gap__input *input) {
   return input->before + (uint64_t)(input->next - input->window);
 }

@@ -52,11 +52,12 @@ static bool suffices(struct visit *visit) {
 /* ---- The history itself ---- */
 
 static int check(struct visit *visit) {
-  uint64_t event = 0, events = 0;
+  uint64_t event = 0;
+  bool has_requests = false;
   for (uint32_t i = 0; i < visit->history->device_count; i++) {
     char *text = NULL;
     int rc = gap__history_check(visit->history, i, &event, &text);
-    events += visit->history->devices[i].event_count;
+    has_requests |= gap__history_has_requests(visit->history, i);
     if (rc != 0)
       snprintf(visit->message, visit->bytes,
                "the history contradicts itself at event %" PRIu64 " of device %" PRIu32 ": %s", event, i,
@@ -64,8 +65,8 @@ static int check(struct visit *visit) {
     free(text);
     if (rc != 0) return rc;
   }
-  if (events > 0) return 0;
-  snprintf(visit->message, visit->bytes, "no events were recorded: there is nothing to try");
+  if (has_requests) return 0;
+  snprintf(visit->message, visit->bytes, "no requests were recorded: there is nothing to try");
   return GAP_EFORMAT;
 }
 
@@ -131,7 +132,7 @@ static int try_history(struct visit *visit) {
   int rc = read_history(visit);
   if (rc == 0 && !from_file(visit)) name_by_events(visit);
   for (uint32_t i = 0; rc == 0 && i < visit->history->device_count; i++)
-    if (visit->history->devices[i].event_count > 0) rc = try_device(visit, i);
+    if (gap__history_has_requests(visit->history, i)) rc = try_device(visit, i);
   if (rc == 0 && has_cache(visit) &&
       gap__cache_save(visit->tune->cache, visit->hash, &visit->known, visit->message, visit->bytes) != 0)
     rc = 0; /* the answer is there all the same; the message warns */

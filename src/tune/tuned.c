@@ -129,7 +129,7 @@ int gap__tuned_facts(const struct gap__history *history, uint32_t device, uint64
       .wrapped = events->wrapped,
       .recorded_policy = gap__verify_policy(history, device),
   };
-  for (uint32_t i = 0; i < history->device_count; i++) out->busy_devices += history->devices[i].event_count > 0;
+  for (uint32_t i = 0; i < history->device_count; i++) out->busy_devices += gap__history_has_requests(history, i);
   snprintf(out->hash, sizeof out->hash, "%s", hash);
   snprintf(out->recorded_conf, sizeof out->recorded_conf, "%s", history->settings_text ? history->settings_text : "");
   rc = find_recorded(history, settings, out);

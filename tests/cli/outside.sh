@@ -22,12 +22,12 @@ expect() {
 
 # A name that is no UTF-8: JSON and XML are well-formed all the same, and tell the name.
 odd=$(printf 'odd\377\303.xz')
-cp "$data/oom.pickle.xz" "$odd" || exit 1
+cp "$data/cs336b_mem_snapshot.pickle.xz" "$odd" || exit 1
 expect 0 tune "$odd" --no-cache --threads 1 --quiet --out tuned
 valid() { python3 -c 'import json, sys; sys.exit(not all("odd\ufffd\ufffd.xz" in json.dumps(json.loads(line), ensure_ascii=False) for line in open(sys.argv[1], encoding="utf-8")))' said; }
 if command -v python3 >/dev/null; then
   for line in "explain --no-advice" "tune --no-cache --threads 1" "plan --time-limit 0" "check --max-peak 1TiB" \
-    "diff $data/oom.pickle.xz" "replay --policy ideal"; do
+    "diff $data/cs336b_mem_snapshot.pickle.xz" "replay --policy ideal"; do
     expect 0 $line "$odd" --quiet --json
     [ -s said ] || fail "$line: no JSON"
     valid || fail "$line: $(head -c 200 said)"
@@ -63,4 +63,38 @@ for line in "plan $data/gnn.pickle.xz --time-limit 0 -o plan" "check $data/oom.p
 done
 cmp plan plan.before && cmp figures figures.before || fail "what was there is gone"
 [ -z "$(ls ./*.new 2>/dev/null)" ] || fail "left behind: $(ls ./*.new)"
+
+# says STATUS WORDS ARGUMENTS...
+says() {
+  local words=$2
+  expect "$1" "${@:3}"
+  cat said said.err | tr -s '\n ' ' ' | grep -qF -- "$words" || fail "${*:3}: does not say '$words'"
+}
+
+# A file that holds nothing is no program that fits, and none that keeps within limits.
+printf '\x80\x04}(X\x08\x00\x00\x00segments]X\x0d\x00\x00\x00device_traces]u.' >nothing
+printf 'Thread,Time,Action,Pointer,Size,Stream\n' >log
+for file in nothing log "$data/flexgen_oom_snapshot.pickle.xz"; do
+  says 2 "no requests were recorded" replay "$file"
+  says 2 "no requests were recorded" tune "$file" --no-cache
+done
+for file in nothing log; do
+  says 2 "no requests were recorded" plan "$file"
+  says 2 "neither segments nor events" check "$file" --max-peak 1GiB --max-end 1GiB
+  says 0 "UNKNOWN. The file holds nothing of this device" explain "$file"
+  says 1 '"verdict":"unknown"' explain "$file" --size 1GiB --json
+done
+: >empty
+for line in replay explain plan "tune --no-cache" "check --max-peak 1" "diff $data/oom.pickle.xz"; do
+  says 2 "empty: it is empty" $line empty
+done
+
+# Pipes can be read once.
+printf 'lower,upper,size,alignment\n0,5,3,4\n0,5,2,4\n' >aligned
+says 0 "plan 6 B" plan aligned
+says 0 "plan 6 B" plan - <aligned
+says 0 "plan 6 B" plan <(cat aligned)
+says 0 "requests 2,851" plan <(xz -dc "$data/gnn.pickle.xz") --time-limit 0
+says 2 'no mark in it begins with "Optimiser"' plan "$data/gnn.pickle.xz" --mark Optimiser
+says 0 "of 33 (mark)" plan "$data/gnn.pickle.xz" --mark Optimizer --time-limit 0
 exit $((failures > 0))

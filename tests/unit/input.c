@@ -107,12 +107,12 @@ static void a_corrupt_compressed_file_is_an_error(void **state) {
   }
 }
 
-static void a_missing_file_is_named(void **state) {
+static void a_missing_file_is_told(void **state) {
   struct gap__input input;
   char *message = NULL;
   (void)state;
   assert_int_equal(gap__input_open(&input, "/nowhere/at all", NULL, NULL, &message), GAP_EIO);
-  assert_non_null(strstr(message, "/nowhere/at all"));
+  assert_non_null(strstr(message, "No such file")); /* its name is what the caller knows */
   free(message);
   message = NULL;
   assert_int_equal(gap__input_open(&input, "/", NULL, NULL, &message), GAP_EIO); /* opens, but cannot be read */
@@ -204,7 +204,7 @@ static void a_dash_is_standard_input(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_encoding_gives_the_same_bytes),   cmocka_unit_test(a_cut_compressed_file_is_an_error),
-      cmocka_unit_test(a_corrupt_compressed_file_is_an_error), cmocka_unit_test(a_missing_file_is_named),
+      cmocka_unit_test(a_corrupt_compressed_file_is_an_error), cmocka_unit_test(a_missing_file_is_told),
       cmocka_unit_test(an_empty_input_is_at_its_end),          cmocka_unit_test(the_window_slides),
       cmocka_unit_test(progress_reaches_the_file_size),        cmocka_unit_test(a_dash_is_standard_input),
   };
