@@ -19,9 +19,8 @@ static const char help[] =
     "they fit, and if not, which request fails and why.  FILE is a snapshot pickle, plain or .gz .xz .zst; - is "
     "standard input.\n"
     "\n"
-    "  --policy LIST   of gapless, native (PyTorch's caching allocator), expandable (the same with "
-    "expandable_segments)\n"
-    "                  and ideal (no allocator: the floor); default: all four\n"
+    "  --policy LIST   of gapless, pooled (gapless in size classes), native (PyTorch's caching allocator), expandable\n"
+    "                  (the same with expandable_segments) and ideal (no allocator: the floor); default: all but pooled\n"
     "  --cap SIZE      limit on the memory held: 26GiB, or a factor of the peak of live bytes P: 1.005xP; default: "
     "none\n"
     "  --card NAME     the memory of a card: 24G 80G 141G 192G\n"
@@ -91,7 +90,7 @@ static int parse_policies(struct request *request, const char *list) {
     size_t length = strcspn(at, ",");
     enum gap_policy policy;
     if (gap_policy_parse(at, length, &policy) != 0)
-      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, expandable, ideal", list,
+      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, expandable, pooled, ideal", list,
                          (int)length, at);
     request->policies[policy] = true;
     at += length;
@@ -164,7 +163,7 @@ static int parse(struct request *request, int argc, char **argv) {
   int rc = read_options(argc, argv, "", options, parse_option, request);
   if (rc != 0) return rc;
   bool any_policy = memchr(request->policies, true, sizeof request->policies) != NULL;
-  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify;
+  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify && i != GAP_POLICY_POOLED;
   if (request->cap && request->card) return usage_error("replay", "--cap and --card exclude each other");
   if (optind == argc) return usage_error("replay", "no file; see gapless replay --help");
   return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/room.h"
+#include "core/tray.h"
 #include "core/trouble.h"
 
 #define WINDOW_BYTES_MIN ((uint64_t)1 << GAP__WINDOW_SHIFT)
@@ -192,6 +193,7 @@ void gap__arena_cool(struct gap__arena *arena) {
 void gap__arena_flush(struct gap__arena *arena) {
   struct gap__lane *lane = arena->lane;
   gap__arena_cool(arena);
+  if (arena->empty_trays) gap__tray_dissolve_empty(arena);
   if (arena->kind != GAP__ARENA_SMALL) return;
   for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++) {
     uint32_t next;

@@ -56,7 +56,7 @@ int gap__arena_withdraw(struct gap__arena *, uint32_t block, uint32_t page, uint
 
 /* The hot block becomes idle like any other. */
 void gap__arena_cool(struct gap__arena *);
-/* Returns every cached block to the bins. */
+/* Returns every cached block to the bins, but for those of trays in use. */
 void gap__arena_flush(struct gap__arena *);
 
 /* Serves `units` from an idle block: best fit. 0: nothing fits.  The block is RESERVED. */

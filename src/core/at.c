@@ -10,6 +10,7 @@
 #include "core/place.h"
 #include "core/supply.h"
 #include "core/tally.h"
+#include "core/tray.h"
 
 /* ---- a block at an address ---- */
 
@@ -21,8 +22,19 @@ static uint32_t idle_covering(struct gap__range *range, uint32_t unit, uint64_t 
   return b->state == GAP__IDLE && units <= (uint64_t)b->off + b->len - unit ? index : 0;
 }
 
+/* A cached block of a tray that starts at `unit`, or 0. */
+static uint32_t tray_block_at(struct gap__range *range, uint32_t unit, uint32_t units) {
+  struct gap__lane *lane = range->arena->lane;
+  uint32_t index = gap__block_starting(range, unit);
+  const struct gap__block *b = gap__block(lane, index);
+  if (!index || !b->tray || b->state != GAP__CACHED || b->len < units) return 0;
+  gap__tray_pick(lane, index);
+  return index;
+}
+
 /* Lane lock held. */
 static int carve(struct gap__range *range, uint32_t unit, uint32_t units, uint32_t *out) {
+  if ((*out = tray_block_at(range, unit, units)) != 0) return 0;
   uint32_t index = idle_covering(range, unit, units);
   if (!index) return GAP_EAGAIN;
   gap__block_detach(range->arena, index);
@@ -77,6 +89,7 @@ int gap__at_alloc(struct gap__policy_state *s, gap_addr addr, uint64_t bytes) {
   if (!range) return GAP_ENOTMINE;
   uint64_t first = (addr - range->base) >> GAP__UNIT_SHIFT, all = (uint64_t)range->pages << GAP__PAGE_UNIT_SHIFT;
   uint64_t units = (gap__conf_round(gap__device_conf(s->device), bytes) + GAP__UNIT - 1) >> GAP__UNIT_SHIFT;
+  units = gap__tray_units(s, units);
   if (units > all - first) return GAP_EAGAIN;
 
   struct gap__lane *lane = range->arena->lane;

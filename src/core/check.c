@@ -9,6 +9,7 @@
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/tally.h"
+#include "core/tray.h"
 
 struct report {
   char *text;
@@ -30,7 +31,9 @@ struct census {
   int64_t count[GAP__KIND_COUNT], bytes[GAP__KIND_COUNT], requested[GAP__KIND_COUNT], pending_count[GAP__KIND_COUNT],
       pending_bytes[GAP__KIND_COUNT];
   uint64_t idle_units[GAP__ARENA_COUNT], home_pages;
-  uint32_t idle_count[GAP__ARENA_COUNT], hole_count[GAP__ARENA_COUNT], cached;
+  uint32_t idle_count[GAP__ARENA_COUNT], hole_count[GAP__ARENA_COUNT], cached, in_trays[GAP__ARENA_COUNT];
+  uint64_t class_idle_units[GAP__ARENA_COUNT];
+  uint32_t class_idle_count[GAP__ARENA_COUNT];
   int64_t runs[GAP__ARENA_COUNT];
 };
 
@@ -47,6 +50,8 @@ static void count_block(struct census *c, const struct gap__block *b, int kind) 
   if (b->state == GAP__IDLE) c->idle_count[kind]++, c->idle_units[kind] += b->len;
   if (b->state == GAP__HOLE) c->hole_count[kind]++, c->runs[kind] += b->prev != 0;
   if (b->state == GAP__CACHED) c->cached++;
+  c->in_trays[kind] += b->tray;
+  if (b->state == GAP__CACHED && b->tray) c->class_idle_count[kind]++, c->class_idle_units[kind] += b->len;
 }
 
 static void check_block(struct report *r, const struct gap__range *range, uint32_t index, uint32_t prev, uint32_t off) {
@@ -118,6 +123,58 @@ static uint32_t cached_length(const struct gap__lane *lane) {
   return count;
 }
 
+static bool may_lie_in_tray(const struct gap__block *b) {
+  return b->tray && (b->state == GAP__LIVE || b->state == GAP__PENDING || b->state == GAP__CACHED);
+}
+
+/* Its blocks lie side by side, all of the class, and as many of them as it says are in use. */
+static void check_tray(struct report *r, const struct gap__lane *lane, uint32_t number) {
+  const struct gap__tray *tray = gap__tray_at(lane, number);
+  uint32_t live = 0, index = tray->first;
+  for (uint32_t n = 0; n < tray->count; n++, index = gap__block(lane, index)->next) {
+    const struct gap__block *b = gap__block(lane, index);
+    if (!index || !may_lie_in_tray(b) || gap__tray_of(b) != number || b->len != lane->owner->classes.units[tray->class]) {
+      fail(r, "tray %u: block %u of it is not one of its class", number, n);
+      return;
+    }
+    live += b->state != GAP__CACHED;
+  }
+  if (live != tray->live) fail(r, "tray %u: %u blocks are in use, %u are counted", number, live, tray->live);
+}
+
+/* The cached blocks of all classes. */
+static uint32_t class_length(struct report *r, const struct gap__lane *lane) {
+  uint32_t count = 0;
+  for (uint32_t class = 0; class < GAP__CLASSES_MAX; class++)
+    for (uint32_t prev = 0, i = lane->class_head[class]; i; prev = i, i = gap__block(lane, i)->link_next, count++) {
+      const struct gap__block *b = gap__block(lane, i);
+      bool right = b->state == GAP__CACHED && b->tray && b->link_prev == prev;
+      if (!right || gap__tray_at(lane, b->slack)->class != class) fail(r, "class %u: holds a block that is not idle in it", class);
+    }
+  return count;
+}
+
+static void check_trays(struct report *r, const struct gap__lane *lane, const struct census *c) {
+  uint32_t trays[GAP__ARENA_COUNT] = {0}, blocks[GAP__ARENA_COUNT] = {0}, empty = 0, listed = 0;
+  for (uint32_t i = 1; lane->trays.base && i < lane->trays.count && !r->failed; i++) {
+    const struct gap__tray *tray = gap__tray_at(lane, i);
+    if (!tray->count) continue;
+    uint8_t kind = gap__range_at(lane->owner, gap__block(lane, tray->first)->range)->arena->kind;
+    check_tray(r, lane, i);
+    trays[kind]++;
+    blocks[kind] += tray->count;
+    empty += !tray->live;
+  }
+  for (int kind = 0; kind < GAP__ARENA_COUNT && !r->failed; kind++) {
+    const struct gap__arena *arena = &lane->arena[kind];
+    for (uint32_t i = arena->empty_trays; i; i = gap__tray_at(lane, i)->next) listed++;
+    if (trays[kind] != arena->tray_count || blocks[kind] != c->in_trays[kind] || c->class_idle_count[kind] != arena->class_idle_count ||
+        c->class_idle_units[kind] != arena->class_idle_units)
+      fail(r, "arena: trays and the blocks in them are miscounted");
+  }
+  if (listed != empty) fail(r, "lane: %u trays are empty, %u are listed", empty, listed);
+}
+
 /* Who can be found, and who must be. */
 static void check_finding(struct report *r, const struct gap__policy_state *s, const struct gap__lane *lane) {
   uint64_t hash = gap__lane_hash(lane->stream, lane->thread, lane->pool);
@@ -143,8 +200,9 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
     if (c->hole_count[kind] != arena->hole_count) fail(r, "arena: holes in the ranges and in the list differ");
   }
   check_finding(r, s, lane);
-  if (c->cached != cached_length(lane))
-    fail(r, "lane: %u blocks are kept whole, %u can be found", c->cached, cached_length(lane));
+  check_trays(r, lane, c);
+  uint32_t found = cached_length(lane) + class_length(r, lane);
+  if (c->cached != found) fail(r, "lane: %u blocks are kept whole, %u can be found", c->cached, found);
   for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
     const struct gap__tally *t = &lane->tally[kind];
     if (t->count != c->count[kind] || t->bytes != c->bytes[kind] || t->requested != c->requested[kind] ||

@@ -11,6 +11,12 @@
 
 static void add_arena(struct gap__idle *idle, struct gap__arena *arena, bool pinned) {
   struct gap__lane *lane = arena->lane;
+  uint64_t in_trays = arena->class_idle_units << GAP__UNIT_SHIFT;
+  idle->extents += arena->class_idle_count;
+  idle->stuck_bytes += in_trays;
+  idle->pinned_bytes += pinned ? in_trays : 0;
+  idle->class_bytes += in_trays;
+  idle->trays += arena->tray_count;
   for (uint32_t word = 0; word < GAP__BIN_WORDS; word++)
     for (uint64_t bits = arena->bins.word[word]; bits; bits &= bits - 1) {
       uint32_t bin = word * 64 + (uint32_t)__builtin_ctzll(bits);

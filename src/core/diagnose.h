@@ -9,6 +9,8 @@ struct gap__idle {
   uint64_t returnable_bytes; /* idle whole chunks of lanes that are not pinned */
   uint64_t stuck_bytes;      /* idle, but on pages that live blocks share, or in a pinned pool */
   uint64_t pinned_bytes;     /* of them in pinned pools */
+  uint64_t class_bytes;      /* stuck too: of size classes */
+  uint64_t trays;
   uint64_t extents;          /* idle blocks */
 };
 struct gap__idle gap__idle_figures(struct gap__policy_state *);

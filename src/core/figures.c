@@ -29,8 +29,8 @@ static void sample_split(struct gap__policy_state *s) {
     for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
       struct gap__arena *arena = &lane->arena[kind];
       gap__arena_flush(arena);
-      count[gap__arena_figure(arena)] += arena->idle_count;
-      bytes[gap__arena_figure(arena)] += (int64_t)(arena->idle_units << GAP__UNIT_SHIFT);
+      count[gap__arena_figure(arena)] += arena->idle_count + arena->class_idle_count;
+      bytes[gap__arena_figure(arena)] += (int64_t)((arena->idle_units + arena->class_idle_units) << GAP__UNIT_SHIFT);
     }
     gap__unlock(&lane->lock);
   }
@@ -69,7 +69,7 @@ static uint64_t table_bytes(const struct gap__policy_state *s) {
   for (uint32_t i = 1; i < s->lane_slab.count; i++) {
     struct gap__lane *lane = gap__slab_at(&s->lane_slab, i);
     gap__lock(&lane->lock);
-    bytes += sizeof *lane + gap__slab_bytes(&lane->blocks);
+    bytes += sizeof *lane + gap__slab_bytes(&lane->blocks) + gap__slab_bytes(&lane->trays);
     gap__unlock(&lane->lock);
   }
   for (uint32_t i = 1; i <= s->range_count; i++) bytes += range_bytes(gap__range_at(s, i));
@@ -84,6 +84,8 @@ static void add_ours(struct gap__policy_state *s, struct gap__stats *out) {
   out->idle_returnable_bytes += (int64_t)(idle.returnable_bytes + (s->loose_pages << GAP__PAGE_SHIFT));
   out->idle_stuck_bytes += (int64_t)idle.stuck_bytes;
   out->idle_extents += (int64_t)idle.extents;
+  out->class_idle_bytes += (int64_t)idle.class_bytes;
+  out->class_trays += (int64_t)idle.trays;
   out->largest_servable_bytes += (int64_t)(room + idle.returnable_bytes);
   out->stalls += s->stalls;
   out->stall_us += s->stall_ns / 1000;

@@ -15,7 +15,13 @@ const struct gap__policy *gap__heap_policy(enum gap__strategy strategy) {
   return (unsigned)strategy < GAP__STRATEGY_COUNT ? table[strategy] : NULL;
 }
 
-bool gap__heap_has_strategy(enum gap__strategy strategy) { return gap__heap_policy(strategy) != NULL; }
+enum gap__strategy gap__heap_server(enum gap__strategy strategy) {
+  return strategy == GAP__STRATEGY_POOLED ? GAP__STRATEGY_GAPLESS : strategy;
+}
+
+bool gap__heap_has_strategy(enum gap__strategy strategy) {
+  return gap__heap_policy(gap__heap_server(strategy)) != NULL;
+}
 
 /* ---- the hot path ---- */
 

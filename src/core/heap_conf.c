@@ -127,7 +127,7 @@ static int configure_device(gap_heap *heap, int device, const struct gap__conf *
 }
 
 int gap__heap_configure(gap_heap *heap, const struct gap__conf *conf) {
-  if (!gap__heap_policy(conf->strategy)) return GAP_ENOTSUP;
+  if (!gap__heap_has_strategy(conf->strategy)) return GAP_ENOTSUP;
   if (heap->forked) return GAP_EFORKED;
   gap__lock(&heap->lock);
   const struct gap__conf *record = record_of(heap, conf);

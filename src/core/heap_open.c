@@ -65,7 +65,7 @@ int gap__heap_strategy(gap_heap *heap, int device, enum gap__strategy strategy, 
 }
 
 static enum gap__strategy asked_for(const struct gap__conf *conf) {
-  return conf->no_caching ? GAP__STRATEGY_CACHING : conf->strategy;
+  return conf->no_caching ? GAP__STRATEGY_CACHING : gap__heap_server(conf->strategy);
 }
 
 /* Where pages cannot be mapped, whole driver allocations serve. */

@@ -73,6 +73,8 @@ static inline const struct gap__policy *heap_current(struct gap__device *dev) {
 static inline bool heap_is_open(struct gap__device *dev) { return heap_current(dev) != &gap__policy_unopened; }
 /* The strategies that exist on a device, for loops: NULL where there is none yet. */
 const struct gap__policy *gap__heap_policy(enum gap__strategy);
+/* Whose state serves a strategy: pooled is gapless with other blocks, and shares its pages with it. */
+enum gap__strategy gap__heap_server(enum gap__strategy);
 
 /* heap_fork.c: fork safety.  In the child every device gets a strategy that refuses to allocate and ignores frees. */
 void gap__heap_enlist(gap_heap *);

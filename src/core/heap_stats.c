@@ -52,6 +52,7 @@ int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
     struct gap__policy_state *state = atomic_load_explicit(&at->base.state[s], memory_order_acquire);
     if (state) add_strategy(gap__heap_policy(s), state, out);
   }
+  out->waste_bytes = out->active_bytes[GAP__KIND_ALL].current - out->requested_bytes[GAP__KIND_ALL].current;
   uint64_t split = gap__device_conf(&at->base)->max_split_size;
   out->max_split_size = split == GAP__CONF_UNLIMITED ? -1 : (int64_t)split;
   out->cap_bytes = (int64_t)at->base.cap_bytes;

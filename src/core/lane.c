@@ -78,7 +78,8 @@ static void unpublish(struct gap__lane *lane) {
 }
 
 void gap__lane_make_plain(struct gap__lane *lane) {
-  bool plain = !lane->ended && !lane->thread && !lane->pool.first && !lane->pool.second && !gap__follows(lane->owner);
+  bool plain = !lane->ended && !lane->thread && !lane->pool.first && !lane->pool.second && !gap__follows(lane->owner) &&
+               !atomic_load_explicit(&lane->owner->pooled, memory_order_relaxed);
   lane->plain = plain ? lane->stream : GAP__PLAIN_NONE;
 }
 
@@ -284,5 +285,6 @@ void gap__lanes_destroy(struct gap__policy_state *s) {
       lane->mark_first = (lane->mark_first + 1) % GAP__MARKS;
     }
     gap__slab_destroy(&lane->blocks);
+    gap__slab_destroy(&lane->trays);
   }
 }

@@ -50,7 +50,7 @@ static inline struct gap__lane *gap__lane_lock_plain(struct gap__policy_state *s
 /* Finds or makes the lane; locked.  Expects no lock held.  GAP_ENOMETA; GAP_ELIMIT: GAP__LANES_MAX are in use. */
 int gap__lane_get(struct gap__policy_state *, gap_stream, uint64_t thread, gap_pool_id, struct gap__lane **out);
 
-/* Says again whether the lane is plain: after it or the plan has changed.  Both locks are held. */
+/* Says again whether the lane is plain: after it, the plan or the strategy has changed.  Both locks are held. */
 void gap__lane_make_plain(struct gap__lane *);
 
 /* The lane serves nobody any more.  Both locks are held. */

@@ -5,6 +5,7 @@
 #include "core/events.h"
 #include "core/lane.h"
 #include "core/tally.h"
+#include "core/tray.h"
 
 /* ---- events ---- */
 
@@ -162,7 +163,8 @@ static void pending_complete(const struct gap__pending *p) {
   gap__events_block(lane, b, GAP_EVENT_FREE_COMPLETED);
   gap__range_stamp(range, b->off, b->len, lane->epoch);
   if (lane->credit == GAP__EPOCH_FREES) lane->credit--;
-  gap__block_attach(range->arena, p->block, GAP__IDLE);
+  if (b->tray) gap__tray_give(lane, p->block);
+  else gap__block_attach(range->arena, p->block, GAP__IDLE);
   gap__unlock(&lane->lock);
 }
 

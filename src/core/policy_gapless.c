@@ -18,6 +18,7 @@
 #include "core/reclaim.h"
 #include "core/supply.h"
 #include "core/tally.h"
+#include "core/tray.h"
 #include "core/watch.h"
 
 #define COLD __attribute__((noinline, cold))
@@ -65,13 +66,10 @@ static inline uint64_t units_of(const struct gap__policy_state *s, uint64_t byte
 }
 
 /* Expects the lane lock, and returns with it. */
-static COLD int climb(struct gap__lane *lane, uint64_t units, uint64_t bytes, uint32_t *block) {
-  struct gap__request req = {.units = (uint32_t)(units <= GAP__UNITS_MAX ? units : GAP__UNITS_MAX + 1),
-                             .bytes = bytes,
-                             .aligned = units % GAP__PAGE_UNITS == 0};
+static COLD int climb(struct gap__lane *lane, const struct gap__request *req, uint32_t *block) {
   lane->visitors++;
   gap__unlock(&lane->lock);
-  int rc = gap__reclaim(lane, &req, block);
+  int rc = gap__reclaim(lane, req, block);
   gap__lock(&lane->lock);
   lane->visitors--;
   return rc;
@@ -91,18 +89,24 @@ static inline gap_addr hand_out(const struct gap__policy_state *s, struct gap__l
   return addr;
 }
 
-/* No idle block fits. Expects the lane lock. */
-static COLD int alloc_slow(struct gap__lane *lane, uint64_t units, uint64_t bytes, gap_addr *out) {
-  uint32_t index;
-  int rc = climb(lane, units, bytes, &index);
-  if (!rc) {
-    *out = hand_out(lane->owner, lane, index, units, bytes);
-    return 0;
-  }
+/* No page serves the request; where that is for want of addresses, a driver allocation may.  Unlocks the lane. */
+static COLD int give_up(struct gap__lane *lane, int rc, uint64_t bytes, gap_addr *out) {
   gap_stream stream = lane->stream;
   gap_pool_id pool = lane->pool;
   gap__unlock(&lane->lock);
   return rc == GAP_ENOTSUP ? gap__heap_alloc_whole(lane->owner->device, stream, pool, bytes, out) : rc;
+}
+
+/* No idle block fits. Expects the lane lock. */
+static COLD int alloc_slow(struct gap__lane *lane, uint64_t units, uint64_t bytes, gap_addr *out) {
+  const struct gap__request req = {.units = (uint32_t)(units <= GAP__UNITS_MAX ? units : GAP__UNITS_MAX + 1),
+                                   .bytes = bytes,
+                                   .aligned = units % GAP__PAGE_UNITS == 0};
+  uint32_t index;
+  int rc = climb(lane, &req, &index);
+  if (rc) return give_up(lane, rc, bytes, out);
+  *out = hand_out(lane->owner, lane, index, units, bytes);
+  return 0;
 }
 
 static inline int alloc_locked(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
@@ -123,7 +127,36 @@ static COLD int alloc_planned(struct gap__policy_state *s, struct gap__lane *lan
   return 0;
 }
 
-/* A private pool, a per-thread default stream, a plan, or somebody who asks for the first time. */
+/* No block of the class is idle: pages for a tray.  Expects the lane lock, and returns with it. */
+static COLD int fetch_tray(struct gap__lane *lane, uint32_t class, uint64_t bytes, uint32_t *index) {
+  const struct gap__classes *classes = &lane->owner->classes;
+  const struct gap__request req = {.units = classes->pages[class] << GAP__PAGE_UNIT_SHIFT,
+                                   .bytes = bytes, .aligned = true, .tray = true, .class = class,
+                                   .least = gap__page_up(classes->units[class]) << GAP__PAGE_UNIT_SHIFT};
+  struct gap__arena *arena = &lane->arena[is_small(classes->units[class]) ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
+  *index = gap__arena_fit(arena, req.units, true);
+  int rc = *index ? 0 : climb(lane, &req, index);
+  if (rc || gap__block(lane, *index)->tray) return rc;
+  rc = gap__tray_cut(arena, *index, class);
+  if (!rc) *index = gap__tray_take(lane, class);
+  return rc;
+}
+
+/* In size classes; what no class is long enough for has pages of its own. */
+static COLD int alloc_pooled(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
+                             gap_addr *out) {
+  const struct gap__classes *classes = &s->classes;
+  uint32_t class = gap__class_of(classes, units);
+  if (class == classes->count)
+    return alloc_locked(s, lane, (units + GAP__PAGE_UNITS - 1) & ~(uint64_t)(GAP__PAGE_UNITS - 1), bytes, out);
+  uint32_t index = gap__tray_take(lane, class);
+  int rc = index ? 0 : fetch_tray(lane, class, bytes, &index);
+  if (rc) return give_up(lane, rc, bytes, out);
+  *out = hand_out(s, lane, index, classes->units[class], bytes);
+  return 0;
+}
+
+/* A private pool, size classes, a per-thread default stream, a plan, or somebody who asks for the first time. */
 static __attribute__((noinline)) int alloc_finding(struct gap__policy_state *s, gap_stream stream, gap_pool_id pool,
                                                    uint64_t bytes, gap_addr *out) {
   uint64_t thread = gap__stream_thread(stream);
@@ -132,6 +165,7 @@ static __attribute__((noinline)) int alloc_finding(struct gap__policy_state *s, 
   int rc = lane ? 0 : gap__lane_get(s, stream, thread, pool, &lane);
   if (rc) return rc;
   uint64_t units = units_of(s, bytes);
+  if (atomic_load_explicit(&s->pooled, memory_order_relaxed)) return alloc_pooled(s, lane, units, bytes, out);
   if (gap__follows(s) && !(pool.first | pool.second)) return alloc_planned(s, lane, units, bytes, out);
   return alloc_locked(s, lane, units, bytes, out);
 }
@@ -149,6 +183,10 @@ static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id poo
 
 static inline void cache(struct gap__range *range, uint32_t index, struct gap__block *b) {
   struct gap__arena *arena = range->arena;
+  if (__builtin_expect(b->tray, 0)) {
+    gap__tray_give(arena->lane, index);
+    return;
+  }
   b->state = GAP__CACHED;
   if (arena->kind == GAP__ARENA_SMALL) {
     gap__range_stamp(range, b->off, b->len, arena->lane->epoch);
@@ -309,12 +347,26 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   return 0;
 }
 
+/* What is live stays where it is, and is freed as it was made. */
+static void serve_in_classes(struct gap__policy_state *s, bool pooled) {
+  if (atomic_load(&s->pooled) == pooled) return;
+  gap__lock(&s->lock);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
+  atomic_store(&s->pooled, pooled);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lane_make_plain(lane);
+    gap__unlock(&lane->lock);
+  }
+  gap__unlock(&s->lock);
+}
+
 static int configure(struct gap__policy_state *s) {
   const struct gap__conf *conf = gap__device_conf(s->device);
   bool plain = conf->granularity == GAP__UNIT;
   for (int i = 0; i < 16; i++) plain = plain && conf->roundup_power2_divisions[i] <= 1;
   atomic_store(&s->plain_rounding, plain);
   gap__follow_configure(s);
+  serve_in_classes(s, conf->strategy == GAP__STRATEGY_POOLED);
   gap__lock(&s->lock);
   uint64_t keep = gap__limit_keep(s);
   if (gap__held_pages(s) > keep) trim_to(s, NULL, keep);
@@ -360,6 +412,7 @@ static int create(struct gap__device *device, struct gap__policy_state **out) {
   s->lanes_max = lanes;
   s->device = device;
   s->dev = device->dev;
+  gap__classes_set(&s->classes, gap__device_conf(device));
   gap__lanes_create(s);
   s->range_of = gap__meta_map((1ull << (GAP__ADDRESS_BITS - GAP__WINDOW_SHIFT)) * sizeof *s->range_of);
   s->ranges = gap__meta_map(RANGES_MAX * sizeof *s->ranges);

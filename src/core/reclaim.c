@@ -15,12 +15,14 @@
 #include "core/pending.h"
 #include "core/place.h"
 #include "core/supply.h"
+#include "core/tray.h"
 #include "core/trouble.h"
 
 struct ladder {
   struct gap__policy_state *s;
   struct gap__lane *lane;
   const struct gap__request *req;
+  uint32_t units;           /* that are looked for: of the request, or the least of it */
   struct gap__arena *arena; /* of the request's kind */
   uint64_t began;           /* of the rung at hand */
   uint32_t block;           /* the answer */
@@ -38,24 +40,27 @@ static bool rung_done(struct ladder *l, enum gap__rung rung, bool served) {
 
 static bool fit_in(struct ladder *l, struct gap__arena *arena) {
   gap__lock(&l->lane->lock);
-  gap__arena_flush(arena);
-  l->block = gap__arena_fit(arena, l->req->units, l->req->aligned);
+  l->block = l->req->tray ? gap__tray_take(l->lane, l->req->class) : 0;
+  if (!l->block) {
+    gap__arena_flush(arena);
+    l->block = gap__arena_fit(arena, l->units, l->req->aligned);
+  }
   gap__unlock(&l->lane->lock);
   return l->block != 0;
 }
 
 /* A small request in a corner of the large arena: no page of its own is needed. */
 static bool fit_corner(struct ladder *l) {
-  return l->arena->kind == GAP__ARENA_SMALL && fit_in(l, &l->lane->arena[GAP__ARENA_LARGE]);
+  return l->arena->kind == GAP__ARENA_SMALL && !l->req->tray && fit_in(l, &l->lane->arena[GAP__ARENA_LARGE]);
 }
 
 static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__spot *spot, uint32_t *block) {
   const struct gap__request *req = l->req;
   gap__lock(&l->lane->lock);
-  gap__place_search(l->arena, req->units, req->aligned, goal, spot);
-  if (!spot->range && gap__arena_add_range(l->arena, req->units) == 0)
-    gap__place_search(l->arena, req->units, req->aligned, goal, spot);
-  *block = spot->range ? gap__place_reserve(l->arena, spot, req->units) : 0;
+  gap__place_search(l->arena, l->units, req->aligned, goal, spot);
+  if (!spot->range && gap__arena_add_range(l->arena, l->units) == 0)
+    gap__place_search(l->arena, l->units, req->aligned, goal, spot);
+  *block = spot->range ? gap__place_reserve(l->arena, spot, l->units) : 0;
   gap__unlock(&l->lane->lock);
   if (spot->range && !*block) gap__trouble_records(l->s);
   return *block != 0;
@@ -76,7 +81,7 @@ static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block
   if (rc == GAP_ENOMEM) gap__limit_refused(s);
 
   gap__lock(&l->lane->lock);
-  l->block = rc ? 0 : gap__place_settle(l->arena, q.block, spot->off, l->req->units);
+  l->block = rc ? 0 : gap__place_settle(l->arena, q.block, spot->off, l->units);
   if (!l->block) gap__place_dissolve(l->arena, q.block);
   gap__unlock(&l->lane->lock);
   if (!rc && !l->block) gap__trouble_records(s);
@@ -90,7 +95,7 @@ static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block
 static bool serve(struct ladder *l, enum gap__place_goal goal) {
   struct gap__spot spot;
   uint32_t block;
-  if (l->req->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s))
+  if (l->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s))
     return false; /* do not look for addresses in vain */
   uint64_t soft = gap__soft_limit(l->s, l->req->bytes);
   return find_spot(l, goal, &spot, &block) && supply(l, &spot, block, soft) == 0;
@@ -103,7 +108,7 @@ static bool page_is_precious(const struct ladder *l) {
          atomic_load_explicit(&l->s->scarce, memory_order_relaxed);
 }
 
-static bool search(struct ladder *l) {
+static bool search_units(struct ladder *l) {
   if (rung_done(l, GAP__RUNG_fit, fit_in(l, l->arena))) return true;
   bool freed = gap__pending_poll(l->s) > 0;
   if (rung_done(l, GAP__RUNG_pending, freed && fit_in(l, l->arena))) return true;
@@ -111,6 +116,13 @@ static bool search(struct ladder *l) {
   if (serve(l, GAP__PLACE_FEW_MISSING)) return true;
   if (rung_done(l, GAP__RUNG_fit, fit_corner(l))) return true;
   return serve(l, GAP__PLACE_FEW_CONSUMED);
+}
+
+static bool search(struct ladder *l) {
+  if (search_units(l)) return true;
+  if (!l->req->least || l->units == l->req->least) return false;
+  l->units = l->req->least;
+  return search_units(l);
 }
 
 /* Waits for the earliest event that may free pages or a block. False: nothing is pending. */
@@ -144,7 +156,7 @@ static bool call_back(struct ladder *l) {
 static bool too_long(const struct ladder *l) {
   if (l->s->trouble.kind != GAP__TROUBLE_ADDRESSES) return false;
   for (uint16_t i = l->arena->range_newest; i; i = gap__range_at(l->s, i)->older)
-    if ((uint64_t)gap__range_at(l->s, i)->pages << GAP__PAGE_UNIT_SHIFT >= l->req->units) return false;
+    if ((uint64_t)gap__range_at(l->s, i)->pages << GAP__PAGE_UNIT_SHIFT >= l->units) return false;
   return true;
 }
 
@@ -167,7 +179,7 @@ static struct ladder begin(struct gap__lane *lane, const struct gap__request *re
   struct gap__policy_state *s = lane->owner;
   gap__lock(&s->lock);
   gap__epochs_renumber(s);
-  struct ladder l = {.s = s, .lane = lane, .req = req, .arena = &lane->arena[arena], .began = gap__dev_now_ns(s->dev)};
+  struct ladder l = {.s = s, .lane = lane, .req = req, .units = req->units, .arena = &lane->arena[arena], .began = gap__dev_now_ns(s->dev)};
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
   s->trouble = (struct gap__trouble){0};
@@ -180,9 +192,15 @@ static void end(struct ladder *l) {
   gap__unlock(&l->s->lock);
 }
 
+/* A small block's tray lies where the blocks around an address are found quickly among many. */
+static int arena_for(const struct gap__lane *lane, const struct gap__request *req) {
+  uint32_t units = req->tray ? lane->owner->classes.units[req->class] : req->units;
+  return units <= GAP__SMALL_UNITS ? GAP__ARENA_SMALL : GAP__ARENA_LARGE;
+}
+
 int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_t *block) {
   struct gap__policy_state *s = lane->owner;
-  struct ladder l = begin(lane, req, req->units <= GAP__SMALL_UNITS ? GAP__ARENA_SMALL : GAP__ARENA_LARGE);
+  struct ladder l = begin(lane, req, arena_for(lane, req));
   bool served = false;
   int rc = 0;
   uint32_t most = gap__device_conf(s->device)->nmalloc;
@@ -208,11 +226,11 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
 /* The lane lock is held. */
 static int reserve_at(struct ladder *l, struct gap__spot *spot, uint32_t *block) {
   gap__arena_flush(l->arena);
-  enum gap__place_state found = gap__place_look(spot->range, spot->off, l->req->units, block);
+  enum gap__place_state found = gap__place_look(spot->range, spot->off, l->units, block);
   if (found > GAP__PLACE_FREE) return GAP_EAGAIN;
-  spot->missing = gap__place_missing(spot->range, spot->off, l->req->units);
+  spot->missing = gap__place_missing(spot->range, spot->off, l->units);
   if (spot->missing == UINT32_MAX) return GAP_ENOMEM;
-  *block = gap__place_reserve(l->arena, spot, l->req->units);
+  *block = gap__place_reserve(l->arena, spot, l->units);
   return *block ? 0 : GAP_ENOMETA;
 }
 

@@ -68,11 +68,11 @@ enum gap__state {
 struct gap__block {
   uint32_t off, len;           /* in units, from the start of the range */
   uint32_t prev, next;         /* neighbours by address; 0 at the ends */
-  uint32_t link_prev;          /* idle: bin; hole: list of holes */
+  uint32_t link_prev;          /* idle: bin; hole: list of holes; of a tray: cached: list of its class, else its tray */
   uint32_t link_next;          /* the same; cached: next of its size; live: first recorded use by another stream */
-  uint32_t slack;              /* live: bytes of the block - bytes requested */
+  uint32_t slack;              /* live: bytes of the block - bytes requested; cached in a tray: its tray */
   uint8_t state;               /* enum gap__state */
-  uint8_t spare;
+  bool tray;                   /* part of a tray: tray.h */
   uint16_t range;
 };
 
@@ -87,6 +87,22 @@ struct gap__bins {
   uint32_t head[GAP__BIN_COUNT];
 };
 
+/* Pages cut into blocks of one size class: tray.h.  Guarded by the lane lock. */
+struct gap__tray {
+  uint32_t first;      /* its first block; the others follow by address */
+  uint32_t count;      /* blocks; 0: the record is free */
+  uint32_t live;       /* of them not cached; 0: the tray is in its arena's list of empty ones */
+  uint32_t class;
+  uint32_t prev, next; /* in that list */
+};
+
+#define GAP__CLASSES_MAX GAP__CONF_POOL_SIZES_MAX
+struct gap__classes {
+  uint32_t count;
+  uint32_t units[GAP__CLASSES_MAX]; /* ascending */
+  uint32_t pages[GAP__CLASSES_MAX]; /* of a tray */
+};
+
 struct gap__lane;
 
 struct gap__arena {
@@ -98,6 +114,10 @@ struct gap__arena {
   uint32_t hole_count;
   uint32_t idle_count;   /* idle blocks in the bins */
   uint64_t idle_units;   /* sum of their lengths */
+  uint32_t empty_trays;  /* list of trays of which nothing is live */
+  uint32_t tray_count;
+  uint32_t class_idle_count; /* cached blocks of trays */
+  uint64_t class_idle_units; /* sum of their lengths */
   int64_t home_pages;    /* pages that have memory; guarded by the device lock */
   uint16_t range_newest; /* most recent range; growth happens at its tail */
   uint32_t front[GAP__SMALL_UNITS + 1]; /* small: cached blocks of each length */
@@ -195,6 +215,9 @@ struct gap__lane {
   struct gap__policy_state *owner;
   struct gap__arena arena[GAP__ARENA_COUNT];
   struct gap__track track; /* lane lock */
+  /* lane lock: size classes */
+  struct gap__slab trays; /* made with the first one */
+  uint32_t class_head[GAP__CLASSES_MAX]; /* cached blocks of each class */
 };
 
 /* A use of a block by another stream, from the call that says so to its end.  Guarded by the device lock. */
@@ -256,6 +279,8 @@ struct gap__policy_state {
   uint16_t *range_of;                            /* address >> 26 -> range, 0 none */
   struct gap__range *ranges;
   _Atomic bool plain_rounding;                   /* 512 B and nothing else */
+  struct gap__classes classes;                   /* of the strategy pooled */
+  _Atomic bool pooled;                           /* requests are served in size classes; written under all locks */
   _Atomic bool scarce;                           /* little more may be held: blocks merge at once, for better places */
   struct gap__plan *_Atomic plan;                /* that is followed, or NULL; read under a lane lock, written under all */
   _Atomic uint64_t owing;                        /* bit n: thread n mod 64 may have to record an event: pending.h */

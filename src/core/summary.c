@@ -56,6 +56,9 @@ static void add_memory(struct gap__text *out, const struct gap__stats *s) {
   line(out, "active", &s->active_bytes[GAP__KIND_ALL]);
   line(out, "requested", &s->requested_bytes[GAP__KIND_ALL]);
   line(out, "held (reserved)", &s->reserved_bytes[GAP__KIND_ALL]);
+  char waste[GAP__TEXT_BYTES];
+  gap__text_add(out, "  waste: %s of what is active was not asked for (rounding%s)\n", gap__text_size((uint64_t)s->waste_bytes, waste),
+                s->class_trays ? " to size classes" : "");
 }
 
 static void add_idle(struct gap__text *out, const struct gap__stats *s) {
@@ -68,6 +71,14 @@ static void add_idle(struct gap__text *out, const struct gap__stats *s) {
                 s->cap_bytes ? gap__text_size((uint64_t)s->cap_bytes, cap) : "none");
   gap__text_add(out, "  out of memory: %lld; retries: %lld; stalls: %lld (%.3f ms)\n", (long long)s->num_ooms,
                 (long long)s->num_alloc_retries, (long long)s->stalls, (double)s->stall_us / 1e3);
+}
+
+/* Only where size classes serve, or did. */
+static void add_classes(struct gap__text *out, const struct gap__stats *s) {
+  char idle[GAP__TEXT_BYTES];
+  if (!s->class_trays) return;
+  gap__text_add(out, "  size classes: %lld trays; %s of idle blocks in them serve their class only\n", (long long)s->class_trays,
+                gap__text_size((uint64_t)s->class_idle_bytes, idle));
 }
 
 /* Only where a plan is followed. */
@@ -128,6 +139,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   gap__text_add(out, "gapless memory summary, device %d\n", device);
   add_memory(out, &s);
   add_idle(out, &s);
+  add_classes(out, &s);
   add_plan(out, &s);
   add_usage(out, heap, device);
   add_work(out, &s);

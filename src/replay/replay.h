@@ -15,6 +15,12 @@
 #include "replay/live.h"
 #include "trace/history.h"
 
+/* Which strategy a policy is; of the ideal one, which runs none, nothing is asked. */
+static inline enum gap__strategy gap__replay_strategy(enum gap_policy policy) {
+  if (policy == GAP_POLICY_POOLED) return GAP__STRATEGY_POOLED;
+  return policy == GAP_POLICY_GAPLESS ? GAP__STRATEGY_GAPLESS : GAP__STRATEGY_CACHING;
+}
+
 /* Replays events through the strategy in `conf` and fills everything of `result` that a run yields; `peaks` are the history's.
  * 0, also when it did not fit; or GAP_EFORMAT, GAP_EMISMATCH, GAP_ENOMETA with the reason in `message`. */
 int gap__replay_run(const struct gap__history *, const gap_replay_options *, const struct gap__conf *conf,

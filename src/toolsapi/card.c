@@ -5,6 +5,7 @@
 #include "dev/sim/sim.h"
 #include "gapless/tools.h"
 #include "replay/checker.h"
+#include "replay/replay.h"
 
 enum { CARD_LAG_US = 100 };
 
@@ -22,7 +23,7 @@ static int open_heap(gap_card *card, enum gap_policy policy) {
   if (!set) return GAP_ENOMETA;
   struct gap__conf conf = *gap__conf_values(set);
   gap__conf_free(set);
-  conf.strategy = policy == GAP_POLICY_GAPLESS ? GAP__STRATEGY_GAPLESS : GAP__STRATEGY_CACHING;
+  conf.strategy = gap__replay_strategy(policy);
   conf.expandable_segments = policy == GAP_POLICY_EXPANDABLE;
   int rc = gap__sim_create(0, &params, &card->dev);
   if (rc != 0) return rc;

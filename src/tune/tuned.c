@@ -170,7 +170,7 @@ static int configure(const struct gap__tuned *tuned, uint32_t index, struct gap_
   enum gap_policy policy = gap__tuned_policy(tuned, index);
   if (index == tuned->settings->count) return recorded_conf(tuned->history, policy, out);
   int rc = apply(gap__tuned_conf(tuned, index), out);
-  out->strategy = policy == GAP_POLICY_GAPLESS ? GAP__STRATEGY_GAPLESS : GAP__STRATEGY_CACHING;
+  out->strategy = gap__replay_strategy(policy);
   out->expandable_segments = policy == GAP_POLICY_EXPANDABLE;
   return rc;
 }

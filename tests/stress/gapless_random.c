@@ -89,15 +89,23 @@ static void toggle_pool(struct play *p) {
   p->retained[pool] = !p->retained[pool];
 }
 
+/* Blocks of both kinds lie side by side. */
+static void change_strategy(struct play *p) {
+  struct gap__conf conf = *gap__device_conf(try_state(&p->t)->device);
+  conf.strategy = pick(p, 2) ? GAP__STRATEGY_POOLED : GAP__STRATEGY_GAPLESS;
+  assert_int_equal(gap__heap_configure(p->t.heap, &conf), 0);
+}
+
 static void disturb(struct play *p) {
-  switch (pick(p, 8)) {
+  switch (pick(p, 9)) {
     case 0: try_trim(&p->t); break;
     case 1: try_cap(&p->t, (pick(p, 30) + 2) * PAGE); break;
     case 2: toggle_pool(p); break;
     case 3: gap__host_run_all(p->t.dev); break;
     case 4: gap__heap_tick(p->t.heap, 0); break;
     case 5: retire(p); break;
-    case 6: try_refuse(&p->t, any_stream(p), 1000 * GIB, GAP_ENOMEM); break;
+    case 6: change_strategy(p); break;
+    case 7: try_refuse(&p->t, any_stream(p), 1000 * GIB, GAP_ENOMEM); break;
     default: try_stats(&p->t);
   }
 }
@@ -140,11 +148,12 @@ static void finish(struct play *p) {
 
 static void play(uint64_t seed) {
   static const char *const confs[] = {"max_memory:48MiB", "reserve:0", "max_memory:64MiB,chunk_max:8MiB",
-                                      "max_memory:40MiB,grow_limit:1.5", "reserve:16MiB,chunk_max:4MiB"};
+                                      "max_memory:40MiB,grow_limit:1.5", "reserve:16MiB,chunk_max:4MiB",
+                                      "pooled,max_memory:64MiB", "pooled,reserve:0,pool_sizes:[1KiB,20KiB,700KiB,5MiB]"};
   struct play p = {.seed = seed, .manual = seed % 4 != 0};
   struct gap__host_params host = {.total_bytes = 96 * MIB, .manual = p.manual};
   if (seed % 4) host.window_max_bytes = 64 * MIB; /* also much quicker to check */
-  p.t = try_host(&host, confs[seed % 5], GAP__MAKER_OFF);
+  p.t = try_host(&host, confs[seed % (sizeof confs / sizeof *confs)], GAP__MAKER_OFF);
   for (int i = 0; i < STEPS; i++) {
     step(&p);
     if (i % CHECK_EVERY == 0) try_check(&p.t);

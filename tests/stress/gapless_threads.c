@@ -61,16 +61,23 @@ static void *work(void *arg) {
   return NULL;
 }
 
+static void change_strategy(struct run *run, uint64_t *seed) {
+  struct gap__conf conf = *gap__device_conf(try_state(&run->t)->device);
+  conf.strategy = try_random(seed, 2) ? GAP__STRATEGY_POOLED : GAP__STRATEGY_GAPLESS;
+  must(run, gap__heap_configure(run->t.heap, &conf) == 0);
+}
+
 static void *disturb(void *arg) {
   struct run *run = arg;
   uint64_t seed = 99, bytes;
   struct gap__stats stats;
   while (!run->done) {
-    switch (try_random(&seed, 5)) {
+    switch (try_random(&seed, 6)) {
       case 0: must(run, gap__heap_trim(run->t.heap, 0, DEFAULT, &bytes) == 0); break;
       case 1: must(run, gap__heap_set_cap(run->t.heap, 0, (try_random(&seed, 40) + 20) * PAGE) == 0); break;
       case 2: must(run, gap__heap_retire_stream(run->t.heap, 0, 1024) == 0); break;
       case 3: gap__heap_tick(run->t.heap, 0); break;
+      case 4: change_strategy(run, &seed); break;
       default: must(run, gap__heap_stats(run->t.heap, 0, &stats) == 0);
     }
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);

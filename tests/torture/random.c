@@ -20,6 +20,7 @@ static const char *const confs[] = {
     ("strategy:caching_allocator,max_memory:56MiB,large_segment_size_mb:12,max_split_size_mb:20,garbage_collection_"
      "threshold:0.7"),
     "max_memory:24MiB,reserve:0,nmalloc:2,granularity:64KiB",
+    "pooled,max_memory:36MiB,reserve:0",
 };
 
 static unsigned below(uint64_t *seed, unsigned count) { return (unsigned)try_random(seed, count); }

@@ -247,10 +247,10 @@ static void environment(void **state) {
   value_is(heap, "grow_limit", "1.05");
   value_is(heap, "max_split_size_mb", "128 MiB");
   gap_heap_destroy(heap);
-  setenv("GAPLESS_CONF", "strategy:pooled", 1);
+  setenv("GAPLESS_CONF", "strategy:heuristic", 1);
   api_listen(&log);
   heap = open_in_environment(NULL);
-  assert_non_null(strstr(log.lines, "pooled"));
+  assert_non_null(strstr(log.lines, "heuristic"));
   api_get(heap, 0, MIB);
   gap_heap_destroy(heap);
   gap_set_log(NULL, NULL);
