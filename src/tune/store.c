@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/crc.h"
 #include "trace/json_text.h"
 #include "tune/model.h"
 
@@ -15,9 +16,20 @@ static const uint64_t NUMBER_MAX = (uint64_t)1 << 62;
 
 /* ---- Writing ---- */
 
+/* Of a line as it is written, its own checksum left out. */
+static int checksum(const json_t *line, json_int_t *out) {
+  char *text = json_dumps(line, JSON_COMPACT);
+  if (text) *out = gap__crc32((const unsigned char *)text, strlen(text));
+  free(text);
+  return text ? 0 : GAP_ENOMETA;
+}
+
+/* A digit that a disk has altered would be a number like any other, so each line carries a checksum. */
 static int put_line(FILE *file, json_t *line) {
-  if (!line) return GAP_ENOMETA;
-  int rc = json_dumpf(line, file, JSON_COMPACT) == 0 && fputc('\n', file) != EOF ? 0 : GAP_EIO;
+  json_int_t crc = 0;
+  int rc = line ? checksum(line, &crc) : GAP_ENOMETA;
+  if (rc == 0 && json_object_set_new(line, "crc", json_integer(crc)) != 0) rc = GAP_ENOMETA;
+  if (rc == 0 && (json_dumpf(line, file, JSON_COMPACT) != 0 || fputc('\n', file) == EOF)) rc = GAP_EIO;
   json_decref(line);
   return rc;
 }
@@ -240,16 +252,28 @@ static int read_setting(struct reader *reader, const json_t *line) {
   return rc;
 }
 
+/* A line without one may have been made by hand. */
+static int check_line(struct reader *reader, json_t *line) {
+  const json_t *told = json_object_get(line, "crc");
+  json_int_t wanted = json_integer_value(told), crc = 0;
+  if (!told) return 0;
+  json_object_del(line, "crc");
+  if (checksum(line, &crc) != 0) return complain(reader, GAP_ENOMETA, "out of host memory");
+  return crc == wanted ? 0 : complain(reader, GAP_EFORMAT, "altered: its checksum does not match");
+}
+
+static int read_object(struct reader *reader, const json_t *line) {
+  if (reader->line == 1) return read_head(reader, line);
+  return json_object_get(line, "history") ? read_history(reader, line) : read_setting(reader, line);
+}
+
 static int read_line(struct reader *reader, const char *text, size_t length) {
   json_error_t error;
   if (length > LINE_MAX_BYTES) return complain(reader, GAP_ELIMIT, "longer than %d bytes", LINE_MAX_BYTES);
   json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
   if (!line) return complain(reader, GAP_EFORMAT, "no JSON: %s", error.text);
-  int rc;
-  if (!json_is_object(line)) rc = complain(reader, GAP_EFORMAT, "no JSON object");
-  else if (reader->line == 1) rc = read_head(reader, line);
-  else if (json_object_get(line, "history")) rc = read_history(reader, line);
-  else rc = read_setting(reader, line);
+  int rc = json_is_object(line) ? check_line(reader, line) : complain(reader, GAP_EFORMAT, "no JSON object");
+  if (rc == 0) rc = read_object(reader, line);
   json_decref(line);
   return rc;
 }

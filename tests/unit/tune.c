@@ -396,6 +396,28 @@ static void other_versions_are_named(void **state) {
   assert_non_null(strstr(message, "another version of gapless"));
 }
 
+/* A digit altered is a number all the same. */
+static void an_altered_digit_is_noticed(void **state) {
+  enum { STRIDE = 499 };
+  char cache[128], path[256], message[MESSAGE_BYTES];
+  uint32_t altered = 0;
+  (void)state;
+  in_folder("cache", cache);
+  gap_tune_close(tuned(TRAINING, cache));
+  cache_file(cache, path);
+  char *text = contents(path);
+  assert_int_equal(merge_text(text, message), 0);
+  for (size_t i = 0; text[i]; i++) {
+    if (text[i] < '1' || text[i] > '8' || i % STRIDE != 0) continue;
+    text[i]++;
+    if (merge_text(text, message) == 0) fail_msg("byte %zu: %.40s", i, text + i);
+    text[i]--;
+    altered++;
+  }
+  assert_true(altered > 20);
+  free(text);
+}
+
 static void long_lines_are_refused(void **state) {
   enum { LENGTH = 5 << 20 };
   char message[MESSAGE_BYTES], *text = malloc(LENGTH + 1);
@@ -461,6 +483,7 @@ int main(void) {
       IN_FOLDER(the_order_of_joining_does_not_matter),
       IN_FOLDER(hostile_results_are_told_apart),
       IN_FOLDER(other_versions_are_named),
+      IN_FOLDER(an_altered_digit_is_noticed),
       IN_FOLDER(long_lines_are_refused),
       IN_FOLDER(altered_bytes_do_no_harm),
       IN_FOLDER(bad_files_are_refused),
