@@ -132,6 +132,7 @@ static void tell(const char *file, const gap_plan_info *info, bool apart, FILE *
   fprintf(to, "  plan         %s (%s bytes), %.3f %% over it (%s)%s\n", gap__text_size(info->plan_bytes, a),
           gap__text_thousands(info->plan_bytes, b), percent_over(info->plan_bytes, info->bound_bytes), info->method,
           info->proved ? "; no placement is lower" : "");
+  if (info->wrapped) fputs("  note: the file does not hold the beginning; blocks from before are not placed.\n", to);
 }
 
 static int answer(const struct request *request, const char *file, const gap_plan *plan) {

@@ -42,7 +42,8 @@ typedef struct gap_plan_info {
   uint64_t resident_bytes; /* live throughout from before the first step: not placed */
   uint64_t steps_found, step_first, step_last;
   uint64_t search_ms;
-  int proved; /* no lower placement exists */
+  int proved;  /* no lower placement exists */
+  int wrapped; /* the history does not show the beginning: blocks from before are not placed */
   char method[16], order[16], steps_from[16];
 } gap_plan_info;
 

@@ -371,6 +371,10 @@ static bool try_baseline(struct adviser *adviser) {
 
 static void advise(struct adviser *adviser) {
   if (gap__altered_none(adviser->subject, &adviser->base) || !try_baseline(adviser)) return;
+  if (adviser->subject->honest.wrapped)
+    note(adviser, "the part that is missing",
+         "The replays know only what was asked in the part that was recorded, and which blocks were there before: "
+         "what was held besides from earlier on is in none of these figures.");
   if (adviser->subject->refusal.count > 1)
     note(adviser, "the refusals before the last", "The program survived them; they are left out of the replays.");
   if (adviser->subject->verdict != GAP_EXPLAIN_ABSURD) {

@@ -135,6 +135,7 @@ int gap__plan_from_history(const struct gap__history *history, const gap_plan_op
   if (!rc && options->mark && !gap__plan_steps_know(history, device, options->mark))
     rc = gap__message_set(message, GAP_EINVAL, "no mark in it begins with \"%s\"", options->mark);
   if (!rc) rc = gap__plan_steps_find(history, device, options->mark, &steps);
+  if (!rc) plan->info.wrapped = history->devices[device].wrapped;
   if (!rc) rc = pick_steps(&steps, options, &plan->info, message);
   if (!rc)
     rc = gather_requests(&history->devices[device], steps.starts[plan->info.step_first],

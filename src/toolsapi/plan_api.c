@@ -135,15 +135,15 @@ int gap_plan_request_at(const gap_plan *plan, uint64_t index, gap_plan_request *
 char *gap_plan_json(const gap_plan *plan, const char *file) {
   const gap_plan_info *info = &plan->info;
   double gap = info->bound_bytes ? (double)info->plan_bytes / (double)info->bound_bytes - 1 : 0;
-  json_t *json =
-      json_pack("{s:o s:I s:I s:I s:I s:I s:I s:f s:b s:I s:s s:s s:I s:I s:I s:I s:I s:s}", "file",
-                gap__json_text(file), "requests", (json_int_t)info->requests, "left_out", (json_int_t)info->left_out,
-                "streams", (json_int_t)info->streams, "plan_bytes", (json_int_t)info->plan_bytes, "bound_bytes",
-                (json_int_t)info->bound_bytes, "total_bytes", (json_int_t)info->total_bytes, "gap", gap, "proved",
-                info->proved, "greedy_bytes", (json_int_t)info->greedy_bytes, "greedy_order", info->order, "method",
-                info->method, "resident_bytes", (json_int_t)info->resident_bytes, "search_ms",
-                (json_int_t)info->search_ms, "steps_found", (json_int_t)info->steps_found, "step_first",
-                (json_int_t)info->step_first, "step_last", (json_int_t)info->step_last, "steps_from", info->steps_from);
+  json_t *json = json_pack(
+      "{s:o s:I s:I s:I s:I s:I s:I s:f s:b s:I s:s s:s s:I s:I s:I s:I s:I s:s s:b}", "file", gap__json_text(file),
+      "requests", (json_int_t)info->requests, "left_out", (json_int_t)info->left_out, "streams",
+      (json_int_t)info->streams, "plan_bytes", (json_int_t)info->plan_bytes, "bound_bytes",
+      (json_int_t)info->bound_bytes, "total_bytes", (json_int_t)info->total_bytes, "gap", gap, "proved", info->proved,
+      "greedy_bytes", (json_int_t)info->greedy_bytes, "greedy_order", info->order, "method", info->method,
+      "resident_bytes", (json_int_t)info->resident_bytes, "search_ms", (json_int_t)info->search_ms, "steps_found",
+      (json_int_t)info->steps_found, "step_first", (json_int_t)info->step_first, "step_last",
+      (json_int_t)info->step_last, "steps_from", info->steps_from, "wrapped", info->wrapped);
   char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
   json_decref(json);
   return text;

@@ -36,4 +36,8 @@ advice=$("$command" explain oom.pickle.xz --cap 26GiB --quiet)
 for line in '[yes] gapless' '[yes] a limit of' '[yes] a batch' '[yes] gradient checkpointing' '[yes] optimiser states' '[yes] a card of'; do
   grep -qF "$line" <<<"$advice" || { echo "no advice: $line"; failures=$((failures + 1)); }
 done
+"$command" explain ring.pickle.xz --quiet | grep -qF 'the part that is missing' || {
+  echo "a ring that wrapped is tried as if it were whole"
+  failures=$((failures + 1))
+}
 finish

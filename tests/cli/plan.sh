@@ -10,6 +10,7 @@ golden plan-steps         plan gnn.pickle.xz --steps 3..3 --time-limit 60
 golden plan-pools         plan graphs.pickle.xz --time-limit 60
 golden plan-apart         plan streams.pickle.xz --apart --time-limit 0
 golden plan-above         plan minimalloc/input.12.csv --capacity 11 --time-limit 0
+golden plan-ring          plan ring.pickle.xz --time-limit 60
 golden plan-no-step       plan gnn.pickle.xz --steps 3..99
 golden plan-bad-steps     plan gnn.pickle.xz --steps 5..3
 golden plan-bad-file      plan README.md
