@@ -65,56 +65,53 @@ static void __attribute__((format(printf, 3, 4))) give_reason(struct reason *r, 
 static void say_trouble(struct reason *r, const struct gap__trouble *trouble) {
   const char *call = gap__dev_call_name((enum gap__dev_call)trouble->call), *what = gap_strerror(trouble->code);
   switch (trouble->kind) {
-  case GAP__TROUBLE_RECORDS:
-    give_reason(r, GAP_ENOMETA, "the host has no memory for the allocator's own records");
-    break;
-  case GAP__TROUBLE_LIMIT:
-    give_reason(r, GAP_ELIMIT, "all ranges of addresses that can be told apart are in use");
-    break;
-  case GAP__TROUBLE_MEMORY:
-    give_reason(r, GAP_ENOMEM, "the driver has no memory left (%s), though more may be held: other programs use the card", call);
-    break;
-  default:
-    give_reason(r, trouble->code == GAP_ENOMEM || trouble->code == GAP_ENOMETA ? trouble->code : GAP_EDEVICE,
-                "a driver call failed (%s: %s)", call, what);
+    case GAP__TROUBLE_RECORDS:
+      give_reason(r, GAP_ENOMETA, "the host has no memory for the allocator's own records");
+      break;
+    case GAP__TROUBLE_LIMIT:
+      give_reason(r, GAP_ELIMIT, "all ranges of addresses that can be told apart are in use");
+      break;
+    case GAP__TROUBLE_MEMORY:
+      give_reason(r, GAP_ENOMEM,
+                  "the driver has no memory left (%s), though more may be held: other programs use the card", call);
+      break;
+    default:
+      give_reason(r, trouble->code == GAP_ENOMEM || trouble->code == GAP_ENOMETA ? trouble->code : GAP_EDEVICE,
+                  "a driver call failed (%s: %s)", call, what);
   }
 }
 
 static void find_reason(struct reason *r, const struct gap__policy_state *s, const struct gap__request *req,
                         const struct gap__idle *idle, uint64_t limit) {
-  bool too_large = limit != UINT64_MAX && req->bytes > limit << GAP__PAGE_SHIFT;
-  if (req->units > GAP__UNITS_MAX)
-    give_reason(r, GAP_ENOMEM, "no block can have a TiB or more");
+  bool too_large = req->bytes > limit << GAP__PAGE_SHIFT;
+  if (req->units > GAP__UNITS_MAX) give_reason(r, GAP_ENOMEM, "no block can have a TiB or more");
   else if (too_large && s->trouble.kind != GAP__TROUBLE_MEMORY) /* a driver that is full has moved the limit */
     give_reason(r, GAP_ENOMEM, "the request is larger than all that may be held");
-  else if (s->trouble.kind)
-    say_trouble(r, &s->trouble);
+  else if (s->trouble.kind) say_trouble(r, &s->trouble);
   else if (idle->pinned_bytes >= req->bytes)
     give_reason(r, GAP_ENOMEM, "idle memory is held by private pools, whose pages stay until they are released");
-  else if (s->pending_count)
-    give_reason(r, GAP_ENOMEM, "freed blocks wait for other streams that have not finished");
-  else
-    give_reason(r, GAP_ENOMEM, "the memory is in use");
+  else if (s->pending_count) give_reason(r, GAP_ENOMEM, "freed blocks wait for other streams that have not finished");
+  else give_reason(r, GAP_ENOMEM, "the memory is in use");
 }
 
 int gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req) {
   struct gap__policy_state *s = lane->owner;
   struct gap__idle idle = gap__idle_figures(s);
-  uint64_t cap = atomic_load(&s->device->cap_bytes), limit = gap__hard_limit(s);
-  char asked[GAP__TEXT_BYTES], held[GAP__TEXT_BYTES], live[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES], whole[GAP__TEXT_BYTES],
-      stuck[GAP__TEXT_BYTES];
+  uint64_t cap = atomic_load(&s->device->cap_bytes), limit = gap__limit_most(s);
+  char asked[GAP__TEXT_BYTES], held[GAP__TEXT_BYTES], live[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES],
+      whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES];
   struct reason why;
   find_reason(&why, s, req, &idle, limit);
   gap__text_size(req->bytes, asked);
   gap__text_size(gap__held_pages(s) << GAP__PAGE_SHIFT, held);
   gap__text_size((uint64_t)gap__tally_live_bytes(s), live);
-  gap__text_size(limit == UINT64_MAX ? s->dev->caps.total_bytes : limit << GAP__PAGE_SHIFT, most);
+  gap__text_size(limit << GAP__PAGE_SHIFT, most);
   gap__text_size(idle.returnable_bytes, whole);
   gap__text_size(idle.stuck_bytes, stuck);
-  gap__device_explain(s->device,
-                      "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on "
-                      "pages that live blocks share.",
-                      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left",
-                      whole, stuck);
+  gap__device_explain(
+      s->device,
+      "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on "
+      "pages that live blocks share.",
+      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left", whole, stuck);
   return why.code;
 }
