@@ -68,7 +68,7 @@ static enum gap__strategy asked_for(const struct gap__conf *conf) {
   return conf->no_caching ? GAP__STRATEGY_CACHING : gap__heap_server(conf->strategy);
 }
 
-/* Where pages cannot be mapped, whole driver allocations serve. */
+/* Where pages cannot be mapped, whole driver allocations serve.  The backend has said why. */
 static int strategy_for(gap_heap *heap, int device, const struct gap__conf *conf, enum gap__strategy *out) {
   struct gap__policy_state *state;
   *out = asked_for(conf);
@@ -89,7 +89,7 @@ int gap__heap_choose_strategy(gap_heap *heap, int device) {
   int rc = strategy_for(heap, device, gap__device_conf(dev), &strategy);
   if (rc) return rc;
   if (strategy != asked && heap_current(dev) != &gap__policy_caching)
-    gap__log(GAP__LOG_WARNING, "device %d maps no pages: caching_allocator serves it instead of %s", device,
+    gap__log(GAP__LOG_INFO, "device %d maps no pages: caching_allocator serves it instead of %s", device,
              gap__heap_policy(asked)->name);
   atomic_store(&dev->current, gap__heap_policy(strategy));
   return 0;

@@ -1,11 +1,6 @@
-/* The default heap, the current device and peers, on a driver without a card.  The library looks for libcuda.so.1, so this program
- * starts itself once more with a folder in its search path where the fake driver has that name. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
+/* The default heap, the current device and peers, on a driver without a card. */
 #include "support/api_try.h"
-#include "support/fake_cuda.h"
+#include "support/fake_driver.h"
 
 static int owner_of(gap_heap *heap, const void *memory) {
   gap_block block;
@@ -99,49 +94,13 @@ static void peers(void **state) {
   gap_shutdown();
 }
 
-/* Without pages whole driver allocations serve, and one line says so. */
-static void no_pages(void **state) {
-  (void)state;
-  struct api_log log;
-  gap_heap *heap;
-  fake_cuda_reset(&(struct fake_cuda_settings){.lacks = FAKE_CUDA_VMM});
-  api_listen(&log);
-  assert_int_equal(gap_heap_default(&heap), 0);
-  api_give(heap, api_get(heap, 8, 3 * MIB));
-  assert_non_null(strstr(log.lines, "caching_allocator serves it"));
-  assert_int_equal(api_stat(heap, 0, "driver.segment_alloc.calls"), 1);
-  gap_set_log(NULL, NULL);
-  gap_shutdown();
-  nothing_is_left();
-}
-
-/* Restarts the program with the fake driver's folder in front; the links lie in a folder that is removed at the end. */
-static void find_fake_driver(char **argv) {
-  char folder[] = P_tmpdir "/api_cuda.XXXXXX", link[sizeof P_tmpdir + 40];
-  if (!mkdtemp(folder)) exit(1);
-  snprintf(link, sizeof link, "%s/libcuda.so.1", folder);
-  if (symlink(GAP_TEST_FAKE_CUDA, link)) exit(1);
-  setenv("LD_LIBRARY_PATH", folder, 1);
-  setenv("API_CUDA_FOLDER", folder, 1);
-  execv("/proc/self/exe", argv);
-  exit(1);
-}
-
-static void remove_folder(const char *folder) {
-  char link[sizeof P_tmpdir + 40];
-  snprintf(link, sizeof link, "%s/libcuda.so.1", folder);
-  unlink(link);
-  rmdir(folder);
-}
-
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(default_heap), cmocka_unit_test(made_again),
-                                     cmocka_unit_test(peers), cmocka_unit_test(no_pages)};
-  const char *folder = getenv("API_CUDA_FOLDER");
+                                     cmocka_unit_test(peers)};
   (void)argc;
-  if (!folder) find_fake_driver(argv);
+  fake_driver_find(argv);
   setenv("GAPLESS_CONF", "reserve:0", 1);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  remove_folder(folder);
+  fake_driver_forget();
   return failed;
 }
