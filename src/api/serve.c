@@ -19,6 +19,7 @@
 #include "api/door.h"
 #include "api/state.h"
 #include "base/log.h"
+#include "base/worker.h"
 
 enum { HEAPS_MAX = 64, ASK_MS = 1000, ANSWER_MS = 5000, PAUSE_MS = 100, BACKLOG = 8, NAME_BYTES = 32 };
 
@@ -135,15 +136,7 @@ static void *serve_main(void *unused) {
   return NULL;
 }
 
-/* The program's signals are for its own threads. */
-static int start_thread(void) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int rc = pthread_create(&door.thread, NULL, serve_main, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return rc ? GAP_EIO : 0;
-}
+static int start_thread(void) { return gap__worker_start(&door.thread, serve_main, NULL) ? 0 : GAP_EIO; }
 
 /* ---- the door ---- */
 

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -14,6 +13,7 @@
 #include "api/trace_file.h"
 #include "api/trace_ring.h"
 #include "base/log.h"
+#include "base/worker.h"
 
 enum {
   FLUSH_MS = 100,                     /* the longest that an event waits */
@@ -195,15 +195,7 @@ static void discard(struct gap__trace *trace) {
   free(trace);
 }
 
-/* The program's signals are for its own threads. */
-static bool start_thread(struct gap__trace *trace) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = pthread_create(&trace->thread, NULL, trace_main, trace) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return started;
-}
+static bool start_thread(struct gap__trace *trace) { return gap__worker_start(&trace->thread, trace_main, trace); }
 
 static void enlist(struct gap__trace *trace) {
   gap__lock(&traces.lock);

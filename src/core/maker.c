@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/worker.h"
 #include "core/arena.h"
 #include "core/chunk.h"
 #include "core/follow.h"
@@ -19,8 +20,8 @@
 #include "core/watch.h"
 
 enum { BATCH_PAGES = 4, AHEAD_MIN = 32, AHEAD_SHARE = 1 }; /* ahead: as much as is held */
-#define KEEP_GOING_NS 1000000000ull /* 1 s after the last growth */
-#define IDLE_POLL_NS 500000        /* 0.5 ms between looks while an arena grows */
+#define KEEP_GOING_NS 1000000000ull                        /* 1 s after the last growth */
+#define IDLE_POLL_NS 500000                                /* 0.5 ms between looks while an arena grows */
 
 void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint32_t pages) {
   if (s->device->maker == GAP__MAKER_OFF || !gap__device_conf(s->device)->page_maker) return;
@@ -151,7 +152,7 @@ static void *maker_main(void *arg) {
 int gap__maker_start(struct gap__policy_state *s) {
   pthread_mutex_init(&s->maker_mutex, NULL);
   pthread_cond_init(&s->maker_wake, NULL);
-  s->maker_running = s->device->maker == GAP__MAKER_THREAD && pthread_create(&s->maker_thread, NULL, maker_main, s) == 0;
+  s->maker_running = s->device->maker == GAP__MAKER_THREAD && gap__worker_start(&s->maker_thread, maker_main, s);
   return 0;
 }
 
