@@ -119,6 +119,49 @@ static void the_environment(void **state) {
   clean_environment();
 }
 
+/* Strings seen in the wild (conf_cases.c has what the parser says about each): what the command tells beyond that. */
+static void strings_in_the_wild_are_explained(void **state) {
+  static const struct {
+    int row;
+    const char *string, *words;
+  } cases[] = {
+      {1, "expandable_segments:True", "gapless does this and more"},
+      {9, "max_split_size_mb:128", "A cached block larger than this is never split"},
+      {16, "max_split_size_mb:160000", "larger than any block on this card: it has no effect"},
+      {19, "garbage_collection_threshold:0.6,max_memory:8G", "begins at 5,153,960,755 bytes held (4.80 GiB)"},
+      {26, "roundup_power2_divisions:[32:256,64:128,256:64,>:32]", "348,966,092 bytes asked become      352,321,536"},
+      {31, "per_process_memory_fraction:0.5", "it counts what is held, used or idle"},
+      {31, "per_process_memory_fraction:0.5", "Known to torch from late 2025 on"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct answer answer = RUN(cases[i].string, "--card=80G");
+    if (!strstr(answer.out, cases[i].words)) fail_msg("row %d: %s", cases[i].row, answer.out);
+    done(&answer);
+  }
+}
+
+static void all_are_defaults(void) {
+  struct answer answer = run(0, NULL);
+  int rows = 0;
+  for (const char *at = answer.out; (at = strstr(at, "  default\n")); at++) rows++;
+  assert_int_equal(answer.code, 0);
+  assert_int_equal(rows, gap__conf_option_count());
+  done(&answer);
+}
+
+/* Rows 5, 17 and 30: a variable that was never set, or under another name, cannot be seen; the settings in force can. */
+static void what_did_not_arrive_shows_as_defaults(void **state) {
+  (void)state;
+  clean_environment();
+  all_are_defaults();
+  setenv("'PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:25'", 1);
+  all_are_defaults();
+  unsetenv("'PYTORCH_CUDA_ALLOC_CONF");
+  setenv("PYTORCH_CUDA_ALLOC_CONF", "", 1);
+  all_are_defaults();
+  clean_environment();
+}
+
 static json_t *run_json(const char *string) {
   struct answer answer = RUN(string, "--json", "--card=80G");
   json_error_t error;
@@ -198,6 +241,8 @@ int main(void) {
       cmocka_unit_test(rounding_shows_three_sizes),
       cmocka_unit_test(a_split_limit_above_the_card_has_no_effect),
       cmocka_unit_test(the_environment),
+      cmocka_unit_test(strings_in_the_wild_are_explained),
+      cmocka_unit_test(what_did_not_arrive_shows_as_defaults),
       cmocka_unit_test(json),
       cmocka_unit_test(the_docs_are_what_the_table_makes),
       cmocka_unit_test(the_docs_name_every_key),
