@@ -85,7 +85,7 @@ static int write_facts(gap_heap *heap, int device, struct gap__record_writer *wr
   const int all = GAP__KIND_ALL;
   struct gap__stats stats;
   struct gap__record_facts facts = {.page_bytes = GAP__PAGE};
-  char refusal[1024] = "";
+  char refusal[GAP__RECORD_TEXT_MOST] = "";
   int rc = gap__heap_stats(heap, device, &stats);
   if (!rc) rc = gap__heap_diagnosis(heap, device, refusal, sizeof refusal);
   if (rc) return rc;
