@@ -211,6 +211,14 @@ static size_t utf8_length(const unsigned char *at) {
   return length;
 }
 
+void gap__text_make_plain(char *text) {
+  for (unsigned char *at = (unsigned char *)text; *at; at++) {
+    bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+    if (is_c1) at[1] = '?';
+    if (is_c1 || at[0] < ' ' || at[0] == 0x7f) at[0] = '?';
+  }
+}
+
 void gap__text_add_utf8(struct gap__text *text, const char *bytes, const char *instead) {
   while (*bytes) {
     size_t length = utf8_length((const unsigned char *)bytes);

@@ -44,6 +44,7 @@ void gap__text_add(struct gap__text *, const char *format, ...) __attribute__((f
 void gap__text_addv(struct gap__text *, const char *format, va_list) __attribute__((format(printf, 2, 0)));
 void gap__text_add_bytes(struct gap__text *, const char *bytes, size_t length);
 void gap__text_add_char(struct gap__text *, char);
+void gap__text_make_plain(char *text); /* question marks for what would steer a terminal, C0 and C1 controls */
 void gap__text_add_utf8(struct gap__text *, const char *bytes, const char *instead); /* of each byte that is no UTF-8 */
 const char *gap__text_str(const struct gap__text *); /* never NULL: "" when empty */
 /* Hands the string over (free() it) and leaves the buffer empty; NULL when host memory was exhausted. */

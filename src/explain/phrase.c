@@ -31,7 +31,9 @@ void gap__phrase_paragraph(struct gap__text *out, const char *text, unsigned col
       gap__text_add_char(out, ' ');
       column++;
     }
+    size_t before = out->length;
     gap__text_add_bytes(out, text, word);
+    if (out->length > before) gap__text_make_plain(out->bytes + before);
     column += word;
     text += word;
     text += strspn(text, " ");

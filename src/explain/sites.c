@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/text.h"
 #include "gapless/gapless.h"
 
 /* What one frame is. */
@@ -124,7 +125,7 @@ static int name_frame(const struct gap__history *history, uint32_t frame, char *
   return snprintf(out, bytes, "%.60s:%d %.60s", slash ? slash + 1 : file, (int)at->line, history->text + at->name);
 }
 
-void gap__sites_name(const struct gap__sites *sites, uint32_t site, char *out, size_t bytes) {
+static void put_name(const struct gap__sites *sites, uint32_t site, char *out, size_t bytes) {
   const struct gap__site *at = &sites->at[site];
   if (!at->frame) {
     snprintf(out, bytes, "%s", GAP__SITES_NONE);
@@ -136,4 +137,10 @@ void gap__sites_name(const struct gap__sites *sites, uint32_t site, char *out, s
   if (used + sizeof link >= bytes) return;
   memcpy(out + used, link, sizeof link);
   name_frame(sites->history, at->own - 1, out + used + sizeof link - 1, bytes - used - sizeof link + 1);
+}
+
+/* A file may come from anybody, and names go to terminals. */
+void gap__sites_name(const struct gap__sites *sites, uint32_t site, char *out, size_t bytes) {
+  put_name(sites, site, out, bytes);
+  gap__text_make_plain(out);
 }

@@ -15,6 +15,10 @@ static int measure(struct gap_diff *diff, const char *const files[2], char *mess
     struct gap__measure_options one = {options->device[i], options->step[i], options->progress, options->progress_arg};
     char reason[800];
     int rc = gap__measure_file(&diff->sides[i], files[i], &one, reason, sizeof reason);
+    if (!rc && diff->sides[i].subject.honest.is_empty) {
+      snprintf(reason, sizeof reason, "it holds neither segments nor events: there is nothing to compare");
+      rc = GAP_EINVAL;
+    }
     if (rc) snprintf(message, bytes, "%s: %s", files[i], reason);
     if (rc) return rc;
   }

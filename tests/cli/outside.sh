@@ -79,6 +79,7 @@ for file in nothing log "$data/flexgen_oom_snapshot.pickle.xz"; do
   says 2 "no requests were recorded" tune "$file" --no-cache
 done
 for file in nothing log; do
+  says 2 "there is nothing to compare" diff "$data/oom.pickle.xz" "$file"
   says 2 "no requests were recorded" plan "$file"
   says 2 "neither segments nor events" check "$file" --max-peak 1GiB --max-end 1GiB
   says 0 "UNKNOWN. The file holds nothing of this device" explain "$file"
@@ -87,6 +88,16 @@ done
 : >empty
 for line in replay explain plan "tune --no-cache" "check --max-peak 1" "diff $data/oom.pickle.xz"; do
   says 2 "empty: it is empty" $line empty
+done
+
+# Names in a file that somebody sent do not steer the terminal.
+frame='}(X\x08\x00\x00\x00filenameX\x06\x00\x00\x00a\x1b[.pyX\x04\x00\x00\x00lineK\x03X\x04\x00\x00\x00nameX\x03\x00\x00\x00f\x1b]u'
+event='}(X\x06\x00\x00\x00actionX\x05\x00\x00\x00allocX\x04\x00\x00\x00addrM\x00\x10X\x04\x00\x00\x00sizeM\x00\x10X\x06\x00\x00\x00streamK\x00X\x07\x00\x00\x00time_usK\x01X\x06\x00\x00\x00frames](%beu'
+printf "\\x80\\x04}(X\\x08\\x00\\x00\\x00segments]X\\x0d\\x00\\x00\\x00device_traces](](${event/\%b/$frame}eeu." >steering
+for line in "explain" "diff --rows 0 $data/oom.pickle.xz"; do
+  expect $([ "$line" = explain ] && echo 0 || echo 1) $line steering --quiet
+  grep -q 'a?\[.py:3 f?\]' said || fail "$line: $(cat said)"
+  grep -q $'\x1b' said && fail "$line steers the terminal"
 done
 
 # Pipes can be read once.

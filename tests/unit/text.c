@@ -188,6 +188,14 @@ static void test_utf8(void **state) {
   }
 }
 
+static void test_plain(void **state) {
+  (void)state;
+  char text[] = "a\x1b[2J\n\x7f \xc2\x9b"
+                "1m \xc2\xa0\xc3\x9b\xff\xc2";
+  gap__text_make_plain(text);
+  assert_string_equal(text, "a?[2J?? ??1m \xc2\xa0\xc3\x9b\xff\xc2");
+}
+
 static void test_growing_string(void **state) {
   (void)state;
   struct gap__text text = {0};
@@ -220,6 +228,7 @@ int main(void) {
       cmocka_unit_test(test_sizes),       cmocka_unit_test(test_durations),       cmocka_unit_test(test_thousands),
       cmocka_unit_test(test_parse_sizes), cmocka_unit_test(test_size_round_trip), cmocka_unit_test(test_parse_numbers),
       cmocka_unit_test(test_parse_reals), cmocka_unit_test(test_growing_string),  cmocka_unit_test(test_utf8),
+      cmocka_unit_test(test_plain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
