@@ -16,7 +16,8 @@ static int measure(struct gap_diff *diff, const char *const files[2], char *mess
     char reason[800];
     int rc = gap__measure_file(&diff->sides[i], files[i], &one, reason, sizeof reason);
     if (!rc && diff->sides[i].subject.honest.is_empty) {
-      snprintf(reason, sizeof reason, "it holds neither segments nor events: there is nothing to compare");
+      snprintf(reason, sizeof reason, "it holds neither segments nor events%s: there is nothing to compare",
+               diff->sides[i].subject.history->is_torn ? " before it ends in the middle" : "");
       rc = GAP_EINVAL;
     }
     if (rc) snprintf(message, bytes, "%s: %s", files[i], reason);

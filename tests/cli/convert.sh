@@ -39,11 +39,14 @@ done
 "$command" convert - - --to pickle --quiet <"$out/b.pickle" | cmp - "$out/b.pickle" || fail "a pickle has changed"
 
 # A trace whose end was lost is used up to there, and said so.
-"$command" convert gnn.pickle.xz "$out/c.trace" --quiet
-head -c 30000 "$out/c.trace" >"$out/torn.trace"
+"$command" convert llama_sft.pickle.xz "$out/c.trace" --quiet
+head -c 200000 "$out/c.trace" >"$out/torn.trace"
 "$command" convert "$out/torn.trace" /dev/null --to rmm | grep -q 'ends in the middle, at byte' || fail "convert: torn"
 "$command" check "$out/torn.trace" --max-peak 1TiB | grep -q 'its end is missing' || fail "check: torn"
 "$command" diff "$out/torn.trace" gnn.pickle.xz | grep -q 'A .*its end is missing' || fail "diff: torn"
+head -c 30000 "$out/c.trace" >"$out/torn.trace" # no event is left whole
+"$command" diff "$out/torn.trace" gnn.pickle.xz 2>&1 | grep -q 'ends in the middle: there is nothing to compare' ||
+  fail "diff: torn off"
 
 # Other commands read logs and blocks.
 "$command" explain "$out/a.csv" --no-advice | grep -q '^UNKNOWN' || fail "explain does not read logs"
