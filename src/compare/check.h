@@ -19,7 +19,7 @@ struct gap__rule {
 
 struct gap__figures_set { /* what is known of one file */
   char *file;
-  uint32_t device;
+  uint32_t device, devices; /* the one measured; those of the file that hold or ask for memory */
   bool wrapped, torn, contradictory;
   struct gap__figure_value at[GAP__FIGURE_COUNT];
 };

@@ -47,7 +47,11 @@ static void put_rule(const struct gap_limits *check, const struct gap__checked *
 }
 
 static void put_file(const struct gap_limits *check, const struct gap__checked *checked, struct gap__text *out) {
-  gap__text_add(out, "%s%s%s%s\n", checked->figures.file,
+  gap__text_add(out, "%s", checked->figures.file);
+  if (checked->figures.devices > 1)
+    gap__text_add(out, "; device %" PRIu32 " alone, of %" PRIu32 " in use (--device N)", checked->figures.device,
+                  checked->figures.devices);
+  gap__text_add(out, "%s%s%s\n",
                 checked->figures.wrapped ? "; its beginning is missing: the figures are of what is left" : "",
                 checked->figures.torn ? "; its end is missing: the figures are of what came before" : "",
                 checked->figures.contradictory ? "; it contradicts itself: see gapless explain" : "");

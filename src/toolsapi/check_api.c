@@ -53,6 +53,16 @@ int gap_limits_set(gap_limits *check, uint32_t index, const char *text, char *me
 
 /* ---- files --------------------------------------------------------------------------------------------------------- */
 
+static uint32_t devices_in_use(const struct gap__history *history) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < history->device_count; i++) {
+    bool used = gap__history_has_requests(history, i);
+    for (uint64_t j = 0; !used && j < history->segment_count; j++) used = (uint32_t)history->segments[j].device == i;
+    count += used;
+  }
+  return count;
+}
+
 static int measure(const gap_limits *check, const char *path, struct gap__figures_set *set, char *message,
                    size_t bytes) {
   const gap_limits_options *options = &check->options;
@@ -64,6 +74,7 @@ static int measure(const gap_limits *check, const char *path, struct gap__figure
   else {
     *set = (struct gap__figures_set){.file = strdup(path),
                                      .device = side.subject.device,
+                                     .devices = devices_in_use(side.subject.history),
                                      .wrapped = side.subject.honest.wrapped,
                                      .torn = side.subject.history->is_torn,
                                      .contradictory = side.subject.honest.contradictions > 0};

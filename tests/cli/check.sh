@@ -17,6 +17,7 @@ golden check-over         check llama_sft.stacks.pickle.xz --baseline llama_sft.
 golden check-tolerance    check unet_multires.pickle.xz --baseline unet_multires.expandable.pickle.xz --tolerance 0
 golden check-json         check oom.pickle.xz --max-peak 26GiB --max-refusals 0 --json
 input=gnn.pickle.xz golden check-input check - --max-peak 1GiB
+golden check-devices      check made/small.4.pickle --max-peak 1GiB --device 1
 golden check-no-rule      check gnn.pickle.xz
 golden check-no-file      check --max-peak 3GiB
 golden check-no-baseline  check gnn.pickle.xz --max-peak +5%
