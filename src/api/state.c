@@ -37,7 +37,7 @@ static void add_settings(gap_heap *heap, struct gap__text *text) {
 static bool is_gapless(gap_heap *heap) {
   struct gap__client *client = gap__client_of(heap);
   gap__lock(&client->lock);
-  bool answer = gap__conf_values(client->conf)->strategy == GAP__STRATEGY_GAPLESS;
+  bool answer = gap__conf_values(client->conf)->strategy != GAP__STRATEGY_CACHING;
   gap__unlock(&client->lock);
   return answer;
 }
