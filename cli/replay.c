@@ -19,8 +19,10 @@ static const char help[] =
     "they fit, and if not, which request fails and why.  FILE is a snapshot pickle, a trace of gapless or another\n"
     "history (gapless convert --formats), plain or .gz .xz .zst; - is standard input.\n"
     "\n"
-    "  --policy LIST   of gapless, pooled (gapless in size classes), native (PyTorch's caching allocator), expandable\n"
-    "                  (the same with expandable_segments) and ideal (no allocator: the floor); default: all but pooled\n"
+    "  --policy LIST   of gapless, native (PyTorch's caching allocator), expandable (the same with "
+    "expandable_segments),\n"
+    "                  ideal (no allocator: the floor), pooled (gapless in size classes) and heuristic (whichever fits);\n"
+    "                  default: the first four\n"
     "  --cap SIZE      limit on the memory held: 26GiB, or a factor of the peak of live bytes P: 1.005xP; default: "
     "none\n"
     "  --card NAME     the memory of a card: 24G 80G 141G 192G\n"
@@ -90,7 +92,7 @@ static int parse_policies(struct request *request, const char *list) {
     size_t length = strcspn(at, ",");
     enum gap_policy policy;
     if (gap_policy_parse(at, length, &policy) != 0)
-      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, expandable, pooled, ideal", list,
+      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, expandable, pooled, heuristic, ideal", list,
                          (int)length, at);
     request->policies[policy] = true;
     at += length;
@@ -163,7 +165,7 @@ static int parse(struct request *request, int argc, char **argv) {
   int rc = read_options(argc, argv, "", options, parse_option, request);
   if (rc != 0) return rc;
   bool any_policy = memchr(request->policies, true, sizeof request->policies) != NULL;
-  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify && i != GAP_POLICY_POOLED;
+  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify && i != GAP_POLICY_POOLED && i != GAP_POLICY_HEURISTIC;
   if (request->cap && request->card) return usage_error("replay", "--cap and --card exclude each other");
   if (optind == argc) return usage_error("replay", "no file; see gapless replay --help");
   return 0;

@@ -114,8 +114,8 @@ typedef struct gap_heap_options {
 
 /* Makes a heap over every device of a backend.  A device is opened (context, page maker) when it is first allocated from, or its
  * memory is opened to a peer; what fails then fails that call.  Until then its figures are 0.
- * GAP_EINVAL: an option out of range; GAP_ENOTSUP: no driver, or one that lacks what is needed (the log names it), or `conf`
- * asks for a strategy that this version lacks; GAP_EDEVICE: the driver shows no device or refuses; GAP_EKEY, GAP_EVALUE: `conf`
+ * GAP_EINVAL: an option out of range; GAP_ENOTSUP: no driver, or one that lacks what is needed (the log names it);
+ * GAP_EDEVICE: the driver shows no device or refuses; GAP_EKEY, GAP_EVALUE: `conf`
  * (the log quotes it; a wrong variable in the environment is logged and leaves the heap with its other settings); GAP_ENOMETA. */
 GAP_API int gap_heap_create(const gap_heap_options *options, gap_heap **out);
 /* Gives everything back to the driver.  Blocks that are still live become invalid, so their work must have ended.  NULL is
@@ -226,7 +226,7 @@ GAP_API int gap_enable_peer(gap_heap *heap, int device, int peer);
 
 /* Applies a configuration string at run time, in the grammar of PYTORCH_CUDA_ALLOC_CONF (docs/configuration.md): it replaces what
  * `options.conf` or an earlier call said; "" goes back to the environment's.  All or nothing: GAP_EVALUE or, with strict:True,
- * GAP_EKEY, with the reason in the log; GAP_ENOTSUP: a strategy that this version lacks.  Keys that count from the start only
+ * GAP_EKEY, with the reason in the log.  Keys that count from the start only
  * keep their value, with a warning.  Live blocks stay where they are when the strategy changes.  NULL reads the environment's
  * variables again, and leaves what was configured here above them; what is wrong in one is logged, and the rest holds. */
 GAP_API int gap_configure(gap_heap *heap, const char *conf);

@@ -27,6 +27,7 @@ enum gap_policy {
   GAP_POLICY_NATIVE,     /* caching_allocator: PyTorch's native policy, block for block */
   GAP_POLICY_EXPANDABLE, /* the same with expandable_segments:True */
   GAP_POLICY_POOLED,     /* the strategy pooled: fixed size classes */
+  GAP_POLICY_HEURISTIC,  /* the strategy heuristic: which of the others fits */
   GAP_POLICY_IDEAL,      /* no allocator at all: the peak of live bytes, the floor under every policy */
   GAP_POLICY_COUNT
 };
@@ -55,7 +56,7 @@ enum gap_policy gap_history_policy(const gap_history *, uint32_t device);
 
 /* ---- Replay ---- */
 
-const char *gap_policy_name(enum gap_policy);                               /* "gapless", "native", "expandable", "pooled", "ideal" */
+const char *gap_policy_name(enum gap_policy);                               /* "gapless", "native", "expandable", "pooled", "heuristic", "ideal" */
 int gap_policy_parse(const char *name, size_t bytes, enum gap_policy *out); /* GAP_EVALUE */
 
 enum { GAP_CHECK_AUTO = -1, GAP_CHECK_OFF = 0, GAP_CHECK_EVERY = 1 };

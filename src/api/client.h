@@ -26,9 +26,6 @@ int gap__backend_current_device(gap_heap *);
 
 /* conf.c: the environment and options.conf, with every message in the log. */
 int gap__client_conf_begin(struct gap__client *);
-/* The values that a heap can be given: a strategy that this version lacks is refused, or replaced when the environment
- * asks for it.  GAP_ENOTSUP. */
-int gap__client_conf_values(const struct gap__conf_set *, struct gap__conf *out);
 
 /* Copies a text out as the header promises, and frees it. */
 struct gap__text;

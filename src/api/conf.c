@@ -22,21 +22,6 @@ static int find_option(const char *key, uint32_t *out) {
   return GAP_EKEY;
 }
 
-int gap__client_conf_values(const struct gap__conf_set *set, struct gap__conf *out) {
-  uint32_t option = 0;
-  *out = *gap__conf_values(set);
-  if (gap__heap_has_strategy(out->strategy)) return 0;
-  find_option("strategy", &option);
-  const char *variable;
-  bool asked = gap__conf_value_source(set, option, &variable) == GAP__CONF_RUNTIME;
-  char word[32];
-  gap__conf_value_text(set, option, word, sizeof word);
-  gap__log(asked ? GAP__LOG_ERROR : GAP__LOG_WARNING, "%s: this version has no strategy %s%s", variable, word,
-           asked ? "" : "; gapless serves instead");
-  out->strategy = GAP__STRATEGY_GAPLESS;
-  return asked ? GAP_ENOTSUP : 0;
-}
-
 static void say_what_waits(const struct gap__conf_set *set, enum gap__conf_source weakest) {
   struct gap__conf_report report = {0};
   gap__conf_warn_waiting(set, weakest, &report);
@@ -71,14 +56,12 @@ int gap__client_conf_begin(struct gap__client *client) {
 /* The new values are tried on a copy, so that what is refused leaves everything as it was. */
 static int configure(gap_heap *heap, struct gap__client *client, const char *conf) {
   struct gap__conf_set *next = gap__conf_copy(client->conf);
-  struct gap__conf values;
   if (!next) return GAP_ENOMETA;
   int rc = 0;
   if (conf) rc = apply(next, "gap_configure", conf);
   else read_environment(client, next);
   if (!rc && conf) say_what_waits(next, GAP__CONF_RUNTIME);
-  if (!rc) rc = gap__client_conf_values(next, &values);
-  if (!rc) rc = gap__heap_configure(heap, &values);
+  if (!rc) rc = gap__heap_configure(heap, gap__conf_values(next));
   gap__conf_free(rc ? next : client->conf);
   if (!rc) client->conf = next;
   else gap__log_level_set(gap__conf_values(client->conf)->log_level);

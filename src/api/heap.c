@@ -29,19 +29,17 @@ static enum gap__maker maker_of(const gap_heap_options *o) {
 }
 
 static int create(struct gap__client *client, gap_heap **out) {
-  struct gap__conf values;
-  struct gap__heap_params params = {.conf = &values,
-                                    .maker = maker_of(&client->options),
+  struct gap__heap_params params = {.maker = maker_of(&client->options),
                                     .open = gap__backend_open,
                                     .client = client,
                                     .client_free = client_free};
   int rc = gap__backend_count(&client->options, &params.dev_count);
   if (!rc) rc = gap__client_conf_begin(client);
-  if (!rc) rc = gap__client_conf_values(client->conf, &values);
   if (rc) {
     client_free(client);
     return rc;
   }
+  params.conf = gap__conf_values(client->conf);
   gap__conf_freeze(client->conf);
   client->options.conf = NULL; /* the caller's text */
   rc = gap__heap_create(&params, out);

@@ -11,7 +11,8 @@
 
 const struct gap__policy *gap__heap_policy(enum gap__strategy strategy) {
   static const struct gap__policy *const table[GAP__STRATEGY_COUNT] = {
-      [GAP__STRATEGY_GAPLESS] = &gap__policy_gapless, [GAP__STRATEGY_CACHING] = &gap__policy_caching};
+      [GAP__STRATEGY_GAPLESS] = &gap__policy_gapless, [GAP__STRATEGY_CACHING] = &gap__policy_caching,
+      [GAP__STRATEGY_HEURISTIC] = &gap__policy_heuristic};
   return (unsigned)strategy < GAP__STRATEGY_COUNT ? table[strategy] : NULL;
 }
 

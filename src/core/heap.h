@@ -159,6 +159,7 @@ int gap__heap_usage(gap_heap *, int device, struct gap__usage *out, uint32_t max
 /* A page of text for a person: what is live, held, idle; per stream and pool; rungs; driver calls.  Appended to `out`. */
 struct gap__text;
 int gap__heap_summary(gap_heap *, int device, struct gap__text *out);
+void gap__heap_say_choice(gap_heap *, int device, struct gap__text *out); /* the line of heuristic, if it is in force */
 int gap__heap_reset_peaks(gap_heap *, int device);
 int gap__heap_reset_accumulated(gap_heap *, int device);
 int gap__heap_walk(gap_heap *, int device, gap__walk_fn *, void *arg);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/heap_state.h"
+#include "core/heuristic.h"
 
 static struct gap__driver_figure read_driver(struct gap__dev *dev, int call) {
   struct gap__dev_counters *c = &dev->counters;
@@ -80,6 +81,10 @@ int gap__heap_reset_accumulated(gap_heap *heap, int device) {
   for (int call = 0; heap_is_open(&at->base) && call < GAP__CALL_COUNT; call++)
     at->driver_base[call] = read_driver(at->base.dev, call);
   return 0;
+}
+
+void gap__heap_say_choice(gap_heap *heap, int device, struct gap__text *out) {
+  gap__heuristic_say(&heap->devices[device].base, out);
 }
 
 const char *gap__rung_name(enum gap__rung rung) {

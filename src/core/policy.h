@@ -87,7 +87,7 @@ struct gap__policy {
   void (*after_fork)(struct gap__policy_state *); /* in the child: locks may be held by threads that are gone */
 };
 
-extern const struct gap__policy gap__policy_gapless, gap__policy_caching;
+extern const struct gap__policy gap__policy_gapless, gap__policy_caching, gap__policy_heuristic;
 extern const struct gap__policy gap__policy_unopened; /* heap_open.c: opens the device at the first request */
 
 #endif

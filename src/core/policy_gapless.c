@@ -146,9 +146,8 @@ static COLD int fetch_tray(struct gap__lane *lane, uint32_t class, uint64_t byte
 static COLD int alloc_pooled(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
                              gap_addr *out) {
   const struct gap__classes *classes = &s->classes;
-  uint32_t class = gap__class_of(classes, units);
-  if (class == classes->count)
-    return alloc_locked(s, lane, (units + GAP__PAGE_UNITS - 1) & ~(uint64_t)(GAP__PAGE_UNITS - 1), bytes, out);
+  uint32_t class = gap__class_for(s, units);
+  if (class == classes->count) return alloc_locked(s, lane, gap__tray_units(s, units), bytes, out);
   uint32_t index = gap__tray_take(lane, class);
   int rc = index ? 0 : fetch_tray(lane, class, bytes, &index);
   if (rc) return give_up(lane, rc, bytes, out);
@@ -348,11 +347,14 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
 }
 
 /* What is live stays where it is, and is freed as it was made. */
-static void serve_in_classes(struct gap__policy_state *s, bool pooled) {
-  if (atomic_load(&s->pooled) == pooled) return;
+static void serve_in_classes(struct gap__policy_state *s, const struct gap__conf *conf) {
+  bool choosy = conf->strategy == GAP__STRATEGY_HEURISTIC && conf->pool_size_count;
+  bool pooled = conf->strategy == GAP__STRATEGY_POOLED || choosy;
+  if (atomic_load(&s->pooled) == pooled && atomic_load(&s->choosy) == choosy) return;
   gap__lock(&s->lock);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
   atomic_store(&s->pooled, pooled);
+  atomic_store(&s->choosy, choosy);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     gap__lane_make_plain(lane);
     gap__unlock(&lane->lock);
@@ -366,7 +368,7 @@ static int configure(struct gap__policy_state *s) {
   for (int i = 0; i < 16; i++) plain = plain && conf->roundup_power2_divisions[i] <= 1;
   atomic_store(&s->plain_rounding, plain);
   gap__follow_configure(s);
-  serve_in_classes(s, conf->strategy == GAP__STRATEGY_POOLED);
+  serve_in_classes(s, conf);
   gap__lock(&s->lock);
   uint64_t keep = gap__limit_keep(s);
   if (gap__held_pages(s) > keep) trim_to(s, NULL, keep);

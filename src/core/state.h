@@ -280,6 +280,7 @@ struct gap__policy_state {
   struct gap__range *ranges;
   _Atomic bool plain_rounding;                   /* 512 B and nothing else */
   struct gap__classes classes;                   /* of the strategy pooled */
+  _Atomic bool choosy;                           /* pooled, but for requests that would waste much of a block: heuristic */
   _Atomic bool pooled;                           /* requests are served in size classes; written under all locks */
   _Atomic bool scarce;                           /* little more may be held: blocks merge at once, for better places */
   struct gap__plan *_Atomic plan;                /* that is followed, or NULL; read under a lane lock, written under all */

@@ -137,6 +137,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   int rc = gap__heap_stats(heap, device, &s);
   if (rc) return rc;
   gap__text_add(out, "gapless memory summary, device %d\n", device);
+  gap__heap_say_choice(heap, device, out);
   add_memory(out, &s);
   add_idle(out, &s);
   add_classes(out, &s);

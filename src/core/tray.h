@@ -30,12 +30,20 @@ static inline uint32_t gap__class_of(const struct gap__classes *classes, uint64_
 static inline struct gap__tray *gap__tray_at(const struct gap__lane *lane, uint32_t index) {
   return gap__slab_at(&lane->trays, index);
 }
+/* The same as things are: where the strategy is choosy, at most a 64th of a block may be waste. */
+static inline uint32_t gap__class_for(const struct gap__policy_state *s, uint64_t units) {
+  const struct gap__classes *classes = &s->classes;
+  uint32_t class = gap__class_of(classes, units);
+  bool choosy = class < classes->count && atomic_load_explicit(&s->choosy, memory_order_relaxed);
+  return choosy && (classes->units[class] - units) * 64 > classes->units[class] ? classes->count : class;
+}
 /* What a request of `units` becomes: its class, or whole pages of its own; unchanged unless requests are served in classes. */
 static inline uint64_t gap__tray_units(const struct gap__policy_state *s, uint64_t units) {
   if (!atomic_load_explicit(&s->pooled, memory_order_relaxed)) return units;
-  uint32_t class = gap__class_of(&s->classes, units);
-  return class < s->classes.count ? s->classes.units[class]
-                                  : (units + GAP__PAGE_UNITS - 1) & ~(uint64_t)(GAP__PAGE_UNITS - 1);
+  uint32_t class = gap__class_for(s, units);
+  if (class < s->classes.count) return s->classes.units[class];
+  if (atomic_load_explicit(&s->choosy, memory_order_relaxed)) return units;
+  return (units + GAP__PAGE_UNITS - 1) & ~(uint64_t)(GAP__PAGE_UNITS - 1);
 }
 /* Whose tray a block lies in, of which `tray` says that there is one. */
 static inline uint32_t gap__tray_of(const struct gap__block *b) {

@@ -18,6 +18,7 @@
 /* Which strategy a policy is; of the ideal one, which runs none, nothing is asked. */
 static inline enum gap__strategy gap__replay_strategy(enum gap_policy policy) {
   if (policy == GAP_POLICY_POOLED) return GAP__STRATEGY_POOLED;
+  if (policy == GAP_POLICY_HEURISTIC) return GAP__STRATEGY_HEURISTIC;
   return policy == GAP_POLICY_GAPLESS ? GAP__STRATEGY_GAPLESS : GAP__STRATEGY_CACHING;
 }
 

@@ -16,7 +16,7 @@
 
 enum { DEFAULT_LAG_US = 20000 };
 
-static const char *const policy_names[GAP_POLICY_COUNT] = {"gapless", "native", "expandable", "pooled", "ideal"};
+static const char *const policy_names[GAP_POLICY_COUNT] = {"gapless", "native", "expandable", "pooled", "heuristic", "ideal"};
 
 const char *gap_policy_name(enum gap_policy policy) { return policy_names[policy]; }
 

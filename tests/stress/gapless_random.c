@@ -92,7 +92,8 @@ static void toggle_pool(struct play *p) {
 /* Blocks of both kinds lie side by side. */
 static void change_strategy(struct play *p) {
   struct gap__conf conf = *gap__device_conf(try_state(&p->t)->device);
-  conf.strategy = pick(p, 2) ? GAP__STRATEGY_POOLED : GAP__STRATEGY_GAPLESS;
+  static const enum gap__strategy strategies[] = {GAP__STRATEGY_GAPLESS, GAP__STRATEGY_POOLED, GAP__STRATEGY_HEURISTIC};
+  conf.strategy = strategies[pick(p, 3)];
   assert_int_equal(gap__heap_configure(p->t.heap, &conf), 0);
 }
 
@@ -149,7 +150,7 @@ static void finish(struct play *p) {
 static void play(uint64_t seed) {
   static const char *const confs[] = {"max_memory:48MiB", "reserve:0", "max_memory:64MiB,chunk_max:8MiB",
                                       "max_memory:40MiB,grow_limit:1.5", "reserve:16MiB,chunk_max:4MiB",
-                                      "pooled,max_memory:64MiB", "pooled,reserve:0,pool_sizes:[1KiB,20KiB,700KiB,5MiB]"};
+                                      "pooled,max_memory:64MiB", "heuristic,reserve:0,pool_sizes:[1KiB,2MiB,4MiB]", "pooled,reserve:0,pool_sizes:[1KiB,20KiB,700KiB,5MiB]"};
   struct play p = {.seed = seed, .manual = seed % 4 != 0};
   struct gap__host_params host = {.total_bytes = 96 * MIB, .manual = p.manual};
   if (seed % 4) host.window_max_bytes = 64 * MIB; /* also much quicker to check */

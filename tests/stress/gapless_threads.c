@@ -63,7 +63,8 @@ static void *work(void *arg) {
 
 static void change_strategy(struct run *run, uint64_t *seed) {
   struct gap__conf conf = *gap__device_conf(try_state(&run->t)->device);
-  conf.strategy = try_random(seed, 2) ? GAP__STRATEGY_POOLED : GAP__STRATEGY_GAPLESS;
+  static const enum gap__strategy strategies[] = {GAP__STRATEGY_GAPLESS, GAP__STRATEGY_POOLED, GAP__STRATEGY_HEURISTIC};
+  conf.strategy = strategies[try_random(seed, 3)];
   must(run, gap__heap_configure(run->t.heap, &conf) == 0);
 }
 

@@ -25,7 +25,6 @@ static void options_are_checked(void **state) {
   o = good, o.device_bytes = 4096, refused(o, GAP_EINVAL);
   o = good, o.conf = "max_memory:banana", refused(o, GAP_EVALUE);
   o = good, o.conf = "strict:True,max_memroy:2G", refused(o, GAP_EKEY);
-  o = good, o.conf = "strategy:heuristic", refused(o, GAP_ENOTSUP);
   o = good, o.backend = GAP_BACKEND_CUDA, o.device_count = 1, refused(o, GAP_EINVAL);
   o = good, o.backend = GAP_BACKEND_CUDA, o.device_bytes = GIB, refused(o, GAP_EINVAL);
   o = good, o.device_count = 64, o.device_bytes = 3 * GIB;

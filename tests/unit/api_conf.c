@@ -151,7 +151,6 @@ static void all_or_nothing(void **state) {
   assert_int_equal(log.worst, 0);
   assert_int_equal(gap_configure(heap, "strict:True,grow_limt:2"), GAP_EKEY);
   assert_non_null(strstr(log.lines, "grow_limt"));
-  assert_int_equal(gap_configure(heap, "strategy:heuristic"), GAP_ENOTSUP);
   value_is(heap, "nmalloc", "1");
   value_is(heap, "grow_limit", "1.5");
   value_is(heap, "strategy", "gapless");
@@ -164,6 +163,28 @@ static void all_or_nothing(void **state) {
   assert_int_equal(gap_conf_value(heap, "strategy", small, sizeof small), 0);
   assert_string_equal(small, "gap");
   gap_set_log(NULL, NULL);
+  api_close(heap);
+}
+
+/* As the article writes them, between steps of a program: blocks of all of them live side by side. */
+static void strategies(void **state) {
+  (void)state;
+  static const char *const words[][2] = {{"pooled", "pooled"},         {"heuristic:1,nmalloc:3", "heuristic"},
+                                         {"gapless", "gapless"},       {"caching_allocator:1", "caching_allocator"},
+                                         {"pooled=1", "pooled"},       {"backend:heuristic", "heuristic"},
+                                         {"strategy:pooled", "pooled"}};
+  enum { COUNT = sizeof words / sizeof *words };
+  gap_heap *heap = api_open(GAP_BACKEND_SIM, GIB, "pool_sizes:[1KiB,1MiB]");
+  gap_addr blocks[COUNT];
+  for (int i = 0; i < COUNT; i++) {
+    assert_int_equal(gap_configure(heap, words[i][0]), 0);
+    value_is(heap, "strategy", words[i][1]);
+    value_is(heap, "pool_sizes", "[1 KiB,1 MiB]"); /* counts from the start */
+    blocks[i] = api_get(heap, 0, 600 << 10);
+    if (strcmp(words[i][1], "pooled") == 0) assert_in_range(api_stat(heap, 0, "waste_bytes"), 424 << 10, COUNT * MIB);
+  }
+  for (int i = 0; i < COUNT; i++) api_give(heap, blocks[i]);
+  assert_int_equal(api_stat(heap, 0, "waste_bytes"), 0);
   api_close(heap);
 }
 
@@ -247,11 +268,11 @@ static void environment(void **state) {
   value_is(heap, "grow_limit", "1.05");
   value_is(heap, "max_split_size_mb", "128 MiB");
   gap_heap_destroy(heap);
-  setenv("GAPLESS_CONF", "strategy:heuristic", 1);
-  api_listen(&log);
+  setenv("GAPLESS_CONF", "heuristic", 1);
   heap = open_in_environment(NULL);
-  assert_non_null(strstr(log.lines, "heuristic"));
+  value_is(heap, "strategy", "heuristic");
   api_get(heap, 0, MIB);
+  assert_int_equal(api_stat(heap, 0, "strategy_reason"), 1);
   gap_heap_destroy(heap);
   gap_set_log(NULL, NULL);
   unsetenv("GAPLESS_CONF");
@@ -292,7 +313,7 @@ int main(void) {
       cmocka_unit_test(by_hand_and_by_configuration),
       cmocka_unit_test(peers),
       cmocka_unit_test(all_or_nothing),
-      cmocka_unit_test(without_effect),
+      cmocka_unit_test(strategies), cmocka_unit_test(without_effect),
       cmocka_unit_test(log_level),
       cmocka_unit_test(strategies_at_run_time),
       cmocka_unit_test(environment),
