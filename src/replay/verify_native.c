@@ -658,6 +658,22 @@ static int verify_best(struct verifier *v) {
   return rc;
 }
 
+/* What the model does not mind, two requests that have nothing to do with each other, the times do: the recorder's never go back.
+ * The first difference is the one that is named. */
+static int verify_times(const struct verifier *v, int rc) {
+  struct gap__verify_result *result = v->result;
+  uint64_t end = rc ? result->event : v->count;
+  for (uint64_t at = 0; at + 1 < v->count && at < end; at++) {
+    int64_t back = v->events[at].time_us - v->events[at + 1].time_us;
+    if (back <= 0) continue;
+    result->event = at;
+    snprintf(result->text, sizeof result->text,
+             "it is %" PRId64 " us later than the event after it: not the order in which things happened", back);
+    return GAP_EMISMATCH;
+  }
+  return rc;
+}
+
 int gap__verify_native(const struct gap__history *history, uint32_t device, const struct gap__conf *conf,
                        uint64_t cap_bytes, struct gap__verify_result *out) {
   *out = (struct gap__verify_result){0};
@@ -674,6 +690,7 @@ int gap__verify_native(const struct gap__history *history, uint32_t device, cons
   gap__verify_conf(history, conf, &v->conf);
   v->conf.expandable_segments = gap__verify_expandable(history, device);
   rc = verify_best(v);
+  if (rc == 0 || rc == GAP_EMISMATCH) rc = verify_times(v, rc);
   out->events = out->event;
   free(v);
   return rc;

@@ -224,6 +224,22 @@ static void a_changed_order_is_named(void **state) {
   names("gnn.pickle.xz", GAP__ACT_FREE_REQUESTED, 4000, swap_with_next);  /* completed before requested */
 }
 
+/* Two requests that have nothing to do with each other, at different times. */
+static void a_swap_that_changes_nothing_is_named(void **state) {
+  (void)state;
+  static const char *const histories[] = {"gnn.pickle.xz", "graphs.pickle.xz", "streams.expandable.pickle.xz",
+                                          "tr_native.json.gz"};
+  for (size_t i = 0; i < sizeof histories / sizeof *histories; i++) {
+    struct gap__history *history = read_history(histories[i]);
+    const struct gap__hist_event *events = history->devices[0].events;
+    uint64_t at = find(&history->devices[0], 1000, GAP__ACT_ALLOC);
+    while (events[at + 1].action != GAP__ACT_ALLOC || events[at + 1].time_us <= events[at].time_us)
+      at = find(&history->devices[0], at + 1, GAP__ACT_ALLOC);
+    gap__history_free(history);
+    names(histories[i], GAP__ACT_ALLOC, at, swap_with_next);
+  }
+}
+
 /* The first segment_unmap of several pages, from `from` on. */
 static uint64_t several_pages(const struct gap__hist_event *events, uint64_t from) {
   while (events[from].action != GAP__ACT_SEGMENT_UNMAP || events[from].size < (uint64_t)60 << 20) from++;
@@ -372,6 +388,7 @@ int main(void) {
       cmocka_unit_test(a_changed_address_is_named),
       cmocka_unit_test(a_changed_size_is_named),
       cmocka_unit_test(a_changed_order_is_named),
+      cmocka_unit_test(a_swap_that_changes_nothing_is_named),
       cmocka_unit_test(changes_of_expandable_histories_are_named),
       cmocka_unit_test(changes_of_unmapping_are_named),
       cmocka_unit_test(a_size_is_compared_with_the_last_block),
