@@ -21,6 +21,7 @@ static const char *const confs[] = {
      "threshold:0.7"),
     "max_memory:24MiB,reserve:0,nmalloc:2,granularity:64KiB",
     "pooled,max_memory:36MiB,reserve:0",
+    "heuristic,reserve:0,pool_sizes:[4KiB,1MiB]",
 };
 
 static unsigned below(uint64_t *seed, unsigned count) { return (unsigned)try_random(seed, count); }
