@@ -125,9 +125,6 @@ static int unmap_lent(struct gap__policy_state *s, struct gap__lane *lane) {
   return 0;
 }
 
-/* May the lane serve somebody else from now on?  Its lock is held. */
-static bool is_free(struct gap__lane *lane) { return !is_pinned(lane) && nothing_in_use(lane) && is_settled(lane); }
-
 static void add_up(struct gap__tally *to, struct gap__tally *from) {
   to->count_total += from->count_total;
   to->bytes_total += from->bytes_total;
@@ -177,10 +174,11 @@ static void sweep(struct gap__policy_state *s) {
 
 static bool same_pool(gap_pool_id a, gap_pool_id b) { return a.first == b.first && a.second == b.second; }
 
-/* May `w` have the idle memory of this lane? */
+/* May `w` have the idle memory of this lane?  In a pool in use graphs know what lies idle: only a stream of the same handle has it, to
+ * which it would belong had nobody said that the stream was to go. */
 static bool suits(const struct gap__lane *lane, const struct wanted *w) {
-  if (is_pinned(lane)) return false;
-  return lane->released || (lane->ended && same_pool(lane->pool, w->pool));
+  bool left = lane->ended && same_pool(lane->pool, w->pool);
+  return is_pinned(lane) ? left && lane->stream == w->stream : left || lane->released;
 }
 
 /* A lane whose stream or pool is gone.  A released pool's lane of the same stream is used on in stream order. */
@@ -189,7 +187,7 @@ static struct gap__lane *inherit(struct gap__policy_state *s, const struct wante
     if (!suits(lane, w)) continue;
     bool same = lane->stream == w->stream && lane->thread == w->thread;
     gap__lock(&lane->lock);
-    bool ours = same ? nothing_in_use(lane) : is_free(lane);
+    bool ours = nothing_in_use(lane) && (same || is_settled(lane));
     if (ours) gap__lane_retire(lane);
     gap__unlock(&lane->lock);
     if (ours) {

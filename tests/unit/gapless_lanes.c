@@ -268,6 +268,42 @@ static void handle_comes_back(void **state) {
   try_end(&t);
 }
 
+/* A stream that was given the handle of a retired one gets nothing that the old one's work may still use. */
+static void handle_comes_back_at_once(void **state) {
+  (void)state;
+  struct try t = lagging("");
+  gap_addr old = try_get(&t, STREAM_A, 20 * MIB);
+  try_give(&t, old);
+  retire(&t, STREAM_A);
+  driver.gone = 0;
+  gap__sim_stream_recycle(t.dev, STREAM_A);
+  gap_addr fresh = try_get(&t, STREAM_A, 20 * MIB);
+  assert_true(fresh != old);
+  try_give(&t, fresh);
+  pass(&t);
+  try_end(&t);
+}
+
+/* Streams that come and go in a private pool that stays: neither lanes nor memory grow. */
+static void handles_come_back_in_a_pool(void **state) {
+  (void)state;
+  struct try t = lagging("");
+  gap_pool_id pool = {0, 9};
+  assert_int_equal(gap__heap_pool_retain(t.heap, 0, pool), 0);
+  for (int i = 0; i < 400; i++) {
+    gap_stream stream = stream_of(i % 4);
+    gap__sim_stream_recycle(t.dev, stream);
+    try_give(&t, try_get_pool(&t, stream, pool, 8 * MIB));
+    try_give(&t, try_get(&t, stream, 8 * MIB));
+    assert_int_equal(gap__heap_retire_stream(t.heap, 0, stream), 0);
+    pass(&t);
+  }
+  assert_true(try_state(&t)->lane_count <= 8);
+  assert_true(try_held(&t) <= 5 * 8 * MIB);
+  assert_int_equal(gap__heap_pool_release(t.heap, 0, pool), 0);
+  try_end(&t);
+}
+
 /* A retired stream whose lane nobody can close: its events in flight fill the ring. */
 static void retire_with_a_full_ring(void **state) {
   (void)state;
@@ -726,6 +762,8 @@ int main(void) {
       cmocka_unit_test(free_before_the_last_event),
       cmocka_unit_test(uses_of_a_retired_stream),
       cmocka_unit_test(handle_comes_back),
+      cmocka_unit_test(handle_comes_back_at_once),
+      cmocka_unit_test(handles_come_back_in_a_pool),
       cmocka_unit_test(retire_with_a_full_ring),
       cmocka_unit_test(driver_refuses_the_handle),
       cmocka_unit_test(use_that_cannot_be_recorded),
