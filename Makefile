@@ -3,10 +3,12 @@
 .DEFAULT_GOAL := all
 MAKEFLAGS += --no-print-directory
 FUZZ_SECONDS ?= 60
+SOAK_OPERATIONS ?= 100000000
+SOAK_SEEDS ?= 100
 PREFIX ?= /usr/local
 
 .NOTPARALLEL: # each target builds with all processors, in folders that it shares with others
-.PHONY: all demo test test-asan test-tsan test-python bench fuzz coverage format lint install clean help
+.PHONY: all demo test test-asan test-tsan test-python bench fuzz soak coverage format lint install clean help
 
 all: ## the command (build/gapless) and the library (build/libgapless.so), optimised
 	@tools/setup.sh build
@@ -41,6 +43,14 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60), starting from the kept corpus
 	@tools/setup.sh fuzz
 	@tools/build.sh fuzz
 	@tools/run_fuzz.sh build-fuzz/tests/fuzz $(FUZZ_SECONDS)
+
+soak: ## long runs, faults and fuzzing, summed up: SOAK_OPERATIONS, SOAK_SEEDS, FUZZ_SECONDS; SOAK_OUT=FILE keeps the figures
+	@tools/setup.sh test fuzz
+	@tools/build.sh release soak
+	@tools/build.sh debug
+	@[ $(FUZZ_SECONDS) = 0 ] || tools/build.sh fuzz
+	@tools/soak.py --operations $(SOAK_OPERATIONS) --seeds $(SOAK_SEEDS) --seconds $(FUZZ_SECONDS) \
+	  $(if $(SOAK_OUT),--out $(SOAK_OUT))
 
 coverage: ## which lines the tests reach: build-coverage/coverage.html
 	@tools/setup.sh coverage

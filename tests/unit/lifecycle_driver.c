@@ -250,6 +250,7 @@ int main(int argc, char **argv) {
   fake_driver_find(argv);
   setenv("GAPLESS_CONF", "reserve:0", 1);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  fake_cuda_reset(&(struct fake_cuda_settings){0}); /* what a lost device has lost goes here */
   fake_driver_forget();
   return failed;
 }

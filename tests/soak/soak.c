@@ -1,0 +1,231 @@
+/* A long run: soak [--operations N] [--seed N]
+ *
+ * Random operations of a program with several streams, first on `host`, where the contents of every block are looked at when it is
+ * freed, then twice on the simulated card, where the same sequence must give the same addresses and answers.  At intervals the
+ * whole-heap checker runs, the statistics must agree with the program's own books, and the allocator's own records must not grow: in a
+ * long run not beyond the first half, in a short one not beyond what 128 streams need.  Prints one JSON object: what was done and what was found; the status is 0 when nothing was. */
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/heap.h"
+#include "dev/host/host.h"
+#include "dev/sim/sim.h"
+
+#define MIB ((uint64_t)1 << 20)
+enum { SLOTS = 400, STREAMS = 6, POOLS = 3, INTERVALS = 200, LONG = 40000000 };
+#define RECORDS_MOST (8 * MIB)
+
+struct slot {
+  gap_addr addr;
+  uint64_t bytes, tag;
+};
+
+struct soak {
+  gap_heap *heap;
+  struct gap__dev *dev;
+  bool real;
+  uint64_t seed, tags, operations, checks, refused, findings;
+  uint64_t hash;          /* of all addresses and answers, in order */
+  uint64_t live_blocks;   /* the program's own books */
+  uint64_t requested;     /* bytes */
+  uint64_t metadata_most; /* in the first half of a long run */
+  bool retained[POOLS];
+  struct slot slots[SLOTS];
+};
+
+static uint64_t pick(struct soak *s, uint64_t below) {
+  uint64_t z = s->seed += 0x9E3779B97F4A7C15ull;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+  return (z ^ z >> 31) % below;
+}
+
+static void __attribute__((format(printf, 3, 4))) expect(struct soak *s, bool true_one, const char *format, ...) {
+  va_list args;
+  if (true_one || s->findings++ > 20) return;
+  va_start(args, format);
+  fprintf(stderr, "operation %llu: ", (unsigned long long)s->operations);
+  vfprintf(stderr, format, args);
+  fputc('\n', stderr);
+  va_end(args);
+}
+
+static void note(struct soak *s, uint64_t value) { s->hash = (s->hash ^ value) * 0x100000001B3ull; }
+
+/* ---- blocks ---- */
+
+/* Queued work runs at once on this device, so the program may write itself: the first and the last word. */
+static uint64_t *word(const struct slot *slot, uint64_t at) { return (uint64_t *)(uintptr_t)(slot->addr + at); }
+
+static void write_tag(struct soak *s, struct slot *slot) {
+  slot->tag = ++s->tags * 0x9E3779B97F4A7C15ull;
+  if (!s->real) return;
+  *word(slot, 0) = slot->tag;
+  *word(slot, slot->bytes - 8) = slot->tag;
+}
+
+static bool has_tag(const struct soak *s, const struct slot *slot) {
+  return !s->real || (*word(slot, 0) == slot->tag && *word(slot, slot->bytes - 8) == slot->tag);
+}
+
+/* Most are small; one in twelve is of whole pages. */
+static uint64_t any_size(struct soak *s) {
+  uint64_t shift = pick(s, 18);
+  if (pick(s, 12) == 0) return (1 + pick(s, 6)) * GAP__PAGE;
+  return (((uint64_t)8 << shift) + pick(s, (uint64_t)8 << shift)) / 8 * 8;
+}
+
+static gap_stream any_stream(struct soak *s) { return (gap_stream)(1 + pick(s, STREAMS)) * 64; }
+
+static void take(struct soak *s, struct slot *slot) {
+  uint64_t pool = pick(s, 8 * POOLS);
+  gap_pool_id id = {pool < POOLS && s->retained[pool] ? pool + 1 : 0, 0};
+  slot->bytes = any_size(s);
+  int rc = gap__heap_alloc(s->heap, 0, any_stream(s), id, slot->bytes, &slot->addr);
+  note(s, slot->addr ^ (uint64_t)rc);
+  expect(s, rc == 0 || rc == GAP_ENOMEM, "%llu bytes: %d", (unsigned long long)slot->bytes, rc);
+  if (rc) {
+    slot->addr = 0;
+    s->refused++;
+    return;
+  }
+  write_tag(s, slot);
+  s->live_blocks++;
+  s->requested += slot->bytes;
+}
+
+static void give(struct soak *s, struct slot *slot) {
+  expect(s, has_tag(s, slot), "the block of %llu bytes has lost its contents", (unsigned long long)slot->bytes);
+  int rc = gap__heap_free(s->heap, slot->addr);
+  expect(s, rc == 0, "free: %d", rc);
+  slot->addr = 0;
+  s->live_blocks--;
+  s->requested -= slot->bytes;
+}
+
+/* ---- what happens now and then ---- */
+
+static void toggle_pool(struct soak *s) {
+  uint64_t pool = pick(s, POOLS);
+  gap_pool_id id = {pool + 1, 0};
+  int rc = s->retained[pool] ? gap__heap_pool_release(s->heap, 0, id) : gap__heap_pool_retain(s->heap, 0, id);
+  expect(s, rc == 0, "pool: %d", rc);
+  s->retained[pool] = !s->retained[pool];
+}
+
+static void disturb(struct soak *s) {
+  uint64_t bytes = 0;
+  switch (pick(s, 5)) {
+    case 0: (void)gap__heap_trim(s->heap, 0, (gap_pool_id){0, 0}, &bytes); break;
+    case 1: (void)gap__heap_set_cap(s->heap, 0, (128 + pick(s, 256)) * MIB); break;
+    case 2: toggle_pool(s); break;
+    case 3: (void)gap__heap_retire_stream(s->heap, 0, any_stream(s)); break;
+    default: gap__heap_tick(s->heap, 0);
+  }
+  note(s, bytes);
+}
+
+static void step(struct soak *s) {
+  struct slot *slot = &s->slots[pick(s, SLOTS)];
+  s->operations++;
+  if (pick(s, 20000) == 0) disturb(s);
+  else if (!slot->addr) take(s, slot);
+  else if (pick(s, 16) == 0) (void)gap__heap_record_stream(s->heap, slot->addr, any_stream(s));
+  else give(s, slot);
+  if (!s->real && pick(s, 32) == 0) gap__sim_clock_advance(s->dev, 100000);
+}
+
+/* ---- looking at it ---- */
+
+static void check_records(struct soak *s, uint64_t bytes, bool growing) {
+  uint64_t most = growing ? RECORDS_MOST : s->metadata_most + s->metadata_most / 8;
+  if (growing && bytes > s->metadata_most) s->metadata_most = bytes;
+  expect(s, bytes <= most, "records of %llu bytes, not %llu", (unsigned long long)bytes, (unsigned long long)most);
+}
+
+static void check(struct soak *s, bool growing) {
+  char text[300] = "";
+  struct gap__stats stats;
+  int rc = gap__heap_check(s->heap, 0, text, sizeof text);
+  expect(s, rc == 0, "checker: %s", text);
+  rc = gap__heap_stats(s->heap, 0, &stats);
+  expect(s, rc == 0, "statistics: %d", rc);
+  expect(s, (uint64_t)stats.allocation[0].current == s->live_blocks, "%lld blocks, not %llu",
+         (long long)stats.allocation[0].current, (unsigned long long)s->live_blocks);
+  expect(s, (uint64_t)stats.num_ooms == s->refused, "%lld refusals", (long long)stats.num_ooms);
+  check_records(s, (uint64_t)stats.metadata_bytes, growing);
+  if (s->real) expect(s, gap__host_faults(s->dev) == 0, "the device has seen a fault");
+  s->checks++;
+}
+
+/* All goes back.  Returns the bytes that do not. */
+static uint64_t finish(struct soak *s) {
+  struct gap__stats stats;
+  uint64_t bytes;
+  for (int i = 0; i < SLOTS; i++)
+    if (s->slots[i].addr) give(s, &s->slots[i]);
+  for (uint64_t i = 0; i < POOLS; i++)
+    if (s->retained[i]) (void)gap__heap_pool_release(s->heap, 0, (gap_pool_id){i + 1, 0});
+  for (int i = 0; i < 2; i++) (void)gap__heap_trim(s->heap, 0, (gap_pool_id){0, 0}, &bytes);
+  check(s, true);
+  (void)gap__heap_stats(s->heap, 0, &stats);
+  uint64_t given = s->real ? gap__host_chunk_bytes(s->dev) : gap__sim_chunk_bytes(s->dev);
+  expect(s, (uint64_t)stats.reserved_bytes[0].current == given, "books and device differ");
+  return given + (uint64_t)stats.active_bytes[0].current;
+}
+
+static bool begin(struct soak *s, bool real, uint64_t seed) {
+  struct gap__host_params host = {.total_bytes = 512 * MIB, .window_max_bytes = 256 * MIB};
+  struct gap__sim_params sim = {.total_bytes = 512 * MIB, .lag_us = 2000, .window_max_bytes = 256 * MIB};
+  *s = (struct soak){.real = real, .seed = seed};
+  struct gap__heap_params params = {
+      .devs = &s->dev, .dev_count = 1, .maker = real ? GAP__MAKER_OFF : GAP__MAKER_STEPPED};
+  if (real ? gap__host_create(0, &host, &s->dev) : gap__sim_create(0, &sim, &s->dev)) return false;
+  return gap__heap_create(&params, &s->heap) == 0 && gap__heap_set_cap(s->heap, 0, 256 * MIB) == 0;
+}
+
+/* Prints what was done; false: something was found. */
+static bool soak(const char *name, bool real, uint64_t seed, uint64_t operations, uint64_t *hash) {
+  struct soak s;
+  struct timespec from, to;
+  if (!begin(&s, real, seed)) return false;
+  clock_gettime(CLOCK_MONOTONIC, &from);
+  for (uint64_t part = 0; part < INTERVALS; part++) {
+    for (uint64_t i = operations * part / INTERVALS; i < operations * (part + 1) / INTERVALS; i++) step(&s);
+    check(&s, part < INTERVALS / 2 || operations < LONG);
+  }
+  uint64_t lost = finish(&s);
+  clock_gettime(CLOCK_MONOTONIC, &to);
+  printf("\"%s\": {\"operations\": %llu, \"seconds\": %.1f, \"checks\": %llu, \"refused\": %llu, \"metadata_bytes\": "
+         "%llu, "
+         "\"hash\": \"%016llx\", \"findings\": %llu, \"bytes_lost\": %llu}",
+         name, (unsigned long long)s.operations,
+         (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9, (unsigned long long)s.checks,
+         (unsigned long long)s.refused, (unsigned long long)s.metadata_most, (unsigned long long)s.hash,
+         (unsigned long long)s.findings, (unsigned long long)lost);
+  *hash = s.hash;
+  gap__heap_destroy(s.heap);
+  return s.findings == 0 && lost == 0;
+}
+
+int main(int argc, char **argv) {
+  uint64_t operations = 1000000, seed = 1, hash[3];
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (!strcmp(argv[i], "--operations")) operations = strtoull(argv[i + 1], NULL, 10);
+    if (!strcmp(argv[i], "--seed")) seed = strtoull(argv[i + 1], NULL, 10);
+  }
+  printf("{");
+  bool good = soak("host", true, seed, operations, &hash[0]);
+  printf(", ");
+  good &= soak("sim", false, seed, operations / 4, &hash[1]);
+  printf(", ");
+  good &= soak("sim_again", false, seed, operations / 4, &hash[2]);
+  bool same = hash[1] == hash[2];
+  printf(", \"same_addresses\": %s}\n", same ? "true" : "false");
+  return good && same ? 0 : 1;
+}
