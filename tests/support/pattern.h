@@ -1,5 +1,5 @@
 /* What the tests of allocation patterns share: a card, on which each pattern is played at full size or scaled down, and blocks
- * whose contents are looked at when they go.  tests/README.md says which test holds which pattern. */
+ * whose contents are looked at when they go.  docs/reliability.md says which test holds which pattern. */
 #ifndef GAP_TESTS_PATTERN_H
 #define GAP_TESTS_PATTERN_H
 

@@ -187,6 +187,11 @@ static void test_no_driver_no_device(void **state) {
   assert_int_equal(gap__cuda_create(0, &none, &dev), GAP_ENOTSUP);
   assert_int_equal(gap__cuda_device_count(&none, &count), GAP_ENOTSUP);
   assert_said("libno-such-driver.so");
+  struct gap__cuda_params old = {.library = "libm.so.6"}; /* has no cuGetProcAddress_v2 either */
+  lines.count = 0;
+  assert_int_equal(gap__cuda_create(0, &old, &dev), GAP_ENOTSUP);
+  assert_said("a driver for CUDA 12.0 or newer is needed");
+  assert_int_equal(lines.count, 1);
   fake_cuda_reset(&(struct fake_cuda_settings){.device_count = 2});
   assert_int_equal(gap__cuda_device_count(&fake, &count), 0);
   assert_int_equal(count, 2);
