@@ -182,10 +182,6 @@ static int alloc(struct gap__policy_state *s, gap_stream stream, gap_pool_id poo
 
 static inline void cache(struct gap__range *range, uint32_t index, struct gap__block *b) {
   struct gap__arena *arena = range->arena;
-  if (__builtin_expect(b->tray, 0)) {
-    gap__tray_give(arena->lane, index);
-    return;
-  }
   b->state = GAP__CACHED;
   if (arena->kind == GAP__ARENA_SMALL) {
     gap__range_stamp(range, b->off, b->len, arena->lane->epoch);
@@ -224,7 +220,8 @@ static COLD void free_noted(struct gap__lane *lane, const struct gap__block *b) 
 /* Under the lane lock. True: the epoch is to be closed. */
 static inline bool release(struct gap__lane *lane, struct gap__range *range, uint32_t index, struct gap__block *b) {
   gap__tally_free(lane, b);
-  cache(range, index, b);
+  if (__builtin_expect(b->tray, 0)) gap__tray_give(lane, index);
+  else cache(range, index, b);
   bool turn = --lane->credit == 0;
   if (turn) lane->credit = CREDIT_RETRY;
   return turn;

@@ -279,12 +279,13 @@ struct gap__policy_state {
   uint16_t *range_of;                            /* address >> 26 -> range, 0 none */
   struct gap__range *ranges;
   _Atomic bool plain_rounding;                   /* 512 B and nothing else */
-  struct gap__classes classes;                   /* of the strategy pooled */
   _Atomic bool choosy;                           /* pooled, but for requests that would waste much of a block: heuristic */
   _Atomic bool pooled;                           /* requests are served in size classes; written under all locks */
   _Atomic bool scarce;                           /* little more may be held: blocks merge at once, for better places */
   struct gap__plan *_Atomic plan;                /* that is followed, or NULL; read under a lane lock, written under all */
   _Atomic uint64_t owing;                        /* bit n: thread n mod 64 may have to record an event: pending.h */
+
+  struct gap__classes classes; /* of the strategy pooled; read-only after creation too */
 
   struct gap__lock lock; /* the device lock */
   /* guarded by it */

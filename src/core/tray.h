@@ -55,7 +55,7 @@ uint32_t gap__tray_take(struct gap__lane *, uint32_t class);
 /* The same of a given one, which is CACHED in a tray. */
 void gap__tray_pick(struct gap__lane *, uint32_t block);
 /* A block of a tray is free: stamps its pages and files it. */
-void gap__tray_give(struct gap__lane *, uint32_t block);
+__attribute__((cold)) void gap__tray_give(struct gap__lane *, uint32_t block);
 /* Cuts a RESERVED block of whole pages into a tray.  GAP_ENOMETA: the block is idle. */
 int gap__tray_cut(struct gap__arena *, uint32_t block, uint32_t class);
 /* The arena's empty trays become idle blocks. */
