@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "gapless/gapless.h"
 
 static const char instead[] = "\xef\xbf\xbd";
 
@@ -25,5 +26,6 @@ void gap__json_put(struct gap__output *out, const char *text) {
     else if (c < ' ' || c == 0x7f) gap__output_print(out, "\\u%04x", c);
     else gap__output_byte(out, c);
   }
+  if (clean.failed && !out->rc) out->rc = GAP_ENOMETA;
   gap__text_free(&clean);
 }
