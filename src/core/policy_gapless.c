@@ -22,6 +22,7 @@
 #include "core/watch.h"
 
 #define COLD __attribute__((noinline, cold))
+#define HOT __attribute__((always_inline)) static inline
 enum { CREDIT_RETRY = 255, RANGES_MAX = 65536, CHUNKS_MAX = 1 << 22, MAPPINGS_MAX = 1 << 24, USES_MAX = 1 << 22,
        EVENT_CACHE = 4096 };
 
@@ -218,7 +219,7 @@ static COLD void free_noted(struct gap__lane *lane, const struct gap__block *b) 
 }
 
 /* Under the lane lock. True: the epoch is to be closed. */
-static inline bool release(struct gap__lane *lane, struct gap__range *range, uint32_t index, struct gap__block *b) {
+HOT bool release(struct gap__lane *lane, struct gap__range *range, uint32_t index, struct gap__block *b) {
   gap__tally_free(lane, b);
   if (__builtin_expect(b->tray, 0)) gap__tray_give(lane, index);
   else cache(range, index, b);
