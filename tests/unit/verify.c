@@ -224,20 +224,26 @@ static void a_changed_order_is_named(void **state) {
   names("gnn.pickle.xz", GAP__ACT_FREE_REQUESTED, 4000, swap_with_next);  /* completed before requested */
 }
 
-/* Two requests that have nothing to do with each other, at different times. */
+/* The first of two neighbouring requests at different times, from `from` on. */
+static uint64_t two_requests(const char *name, uint64_t from) {
+  struct gap__history *history = read_history(name);
+  const struct gap__hist_device *device = &history->devices[0];
+  uint64_t at = from;
+  while (at + 1 < device->event_count &&
+         (device->events[at].action != GAP__ACT_ALLOC || device->events[at + 1].action != GAP__ACT_ALLOC ||
+          device->events[at].time_us >= device->events[at + 1].time_us))
+    at++;
+  assert_in_range(at + 1, 1, device->event_count - 1);
+  gap__history_free(history);
+  return at;
+}
+
+/* Requests that have nothing to do with each other. */
 static void a_swap_that_changes_nothing_is_named(void **state) {
   (void)state;
-  static const char *const histories[] = {"gnn.pickle.xz", "graphs.pickle.xz", "streams.expandable.pickle.xz",
-                                          "tr_native.json.gz"};
-  for (size_t i = 0; i < sizeof histories / sizeof *histories; i++) {
-    struct gap__history *history = read_history(histories[i]);
-    const struct gap__hist_event *events = history->devices[0].events;
-    uint64_t at = find(&history->devices[0], 1000, GAP__ACT_ALLOC);
-    while (events[at + 1].action != GAP__ACT_ALLOC || events[at + 1].time_us <= events[at].time_us)
-      at = find(&history->devices[0], at + 1, GAP__ACT_ALLOC);
-    gap__history_free(history);
-    names(histories[i], GAP__ACT_ALLOC, at, swap_with_next);
-  }
+  static const char *const histories[] = {"gnn.pickle.xz", "graphs.pickle.xz", "streams.expandable.pickle.xz"};
+  for (size_t i = 0; i < sizeof histories / sizeof *histories; i++)
+    names(histories[i], GAP__ACT_ALLOC, two_requests(histories[i], 1000), swap_with_next);
 }
 
 /* The first segment_unmap of several pages, from `from` on. */
