@@ -111,6 +111,7 @@ def main():
             file.write(text)
         with open(bench.args.out + ".json", "w", encoding="utf-8") as file:
             json.dump({"commit": commit(), "rows": bench.rows}, file, indent=1)
+            file.write("\n")
     print(text)
     return not all(row["met"] for row in bench.rows)
 
