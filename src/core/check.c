@@ -133,7 +133,8 @@ static void check_tray(struct report *r, const struct gap__lane *lane, uint32_t 
   uint32_t live = 0, index = tray->first;
   for (uint32_t n = 0; n < tray->count; n++, index = gap__block(lane, index)->next) {
     const struct gap__block *b = gap__block(lane, index);
-    if (!index || !may_lie_in_tray(b) || gap__tray_of(b) != number || b->len != lane->owner->classes.units[tray->class]) {
+    if (!index || !may_lie_in_tray(b) || gap__tray_of(b) != number ||
+        b->len != lane->owner->classes.units[tray->class]) {
       fail(r, "tray %u: block %u of it is not one of its class", number, n);
       return;
     }
@@ -145,11 +146,12 @@ static void check_tray(struct report *r, const struct gap__lane *lane, uint32_t 
 /* The cached blocks of all classes. */
 static uint32_t class_length(struct report *r, const struct gap__lane *lane) {
   uint32_t count = 0;
-  for (uint32_t class = 0; class < GAP__CLASSES_MAX; class++)
+  for (uint32_t class = 0; class < GAP__CLASSES_MAX; class ++)
     for (uint32_t prev = 0, i = lane->class_head[class]; i; prev = i, i = gap__block(lane, i)->link_next, count++) {
       const struct gap__block *b = gap__block(lane, i);
       bool right = b->state == GAP__CACHED && b->tray && b->link_prev == prev;
-      if (!right || gap__tray_at(lane, b->slack)->class != class) fail(r, "class %u: holds a block that is not idle in it", class);
+      if (!right || gap__tray_at(lane, b->slack)->class != class)
+        fail(r, "class %u: holds a block that is not idle in it", class);
     }
   return count;
 }
@@ -168,8 +170,8 @@ static void check_trays(struct report *r, const struct gap__lane *lane, const st
   for (int kind = 0; kind < GAP__ARENA_COUNT && !r->failed; kind++) {
     const struct gap__arena *arena = &lane->arena[kind];
     for (uint32_t i = arena->empty_trays; i; i = gap__tray_at(lane, i)->next) listed++;
-    if (trays[kind] != arena->tray_count || blocks[kind] != c->in_trays[kind] || c->class_idle_count[kind] != arena->class_idle_count ||
-        c->class_idle_units[kind] != arena->class_idle_units)
+    if (trays[kind] != arena->tray_count || blocks[kind] != c->in_trays[kind] ||
+        c->class_idle_count[kind] != arena->class_idle_count || c->class_idle_units[kind] != arena->class_idle_units)
       fail(r, "arena: trays and the blocks in them are miscounted");
   }
   if (listed != empty) fail(r, "lane: %u trays are empty, %u are listed", empty, listed);
@@ -251,13 +253,15 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
 static void check_peaks(struct report *r, const struct gap__policy_state *s) {
   int64_t limits[GAP__KIND_COUNT] = {0};
   bool tripping = false; /* a lane is over its limit: its thread is about to raise the peak */
-  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {
       const struct gap__tally *t = &lane->tally[kind];
       limits[kind] += t->bytes_limit;
-      limits[GAP__KIND_ALL] += t->bytes_limit;
       tripping |= t->bytes > t->bytes_limit;
     }
+    limits[GAP__KIND_ALL] += lane->both.bytes;
+    tripping |= gap__tally_left(lane) < 0;
+  }
   for (int kind = 0; kind < GAP__KIND_COUNT && !tripping; kind++)
     if (limits[kind] > s->peak.allocated[kind]) fail(r, "tallies: the lanes could pass the device's peak unseen");
 }

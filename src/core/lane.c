@@ -149,6 +149,7 @@ static void make_spare(struct gap__policy_state *s, struct gap__lane **link) {
   struct gap__lane *lane = *link;
   gap__lane_retire(lane);
   for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) add_up(&s->gone[kind], &lane->tally[kind]);
+  lane->both = (struct gap__tally_limit){0};
   stop_making(lane);
   *link = lane->next;
   s->lane_count--;

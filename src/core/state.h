@@ -165,6 +165,11 @@ struct gap__tally {
   int64_t pending_count, pending_bytes;              /* freed, still used elsewhere */
 };
 
+/* What both kinds of a lane together may have live before a peak can rise. */
+struct gap__tally_limit {
+  int64_t count, bytes, requested;
+};
+
 struct gap__mark {
   gap__event event;
   uint32_t epoch;
@@ -198,6 +203,7 @@ struct gap__lane {
   gap_pool_id pool;
   struct gap__slab blocks;
   uint32_t visitors;             /* threads that are about to take the device lock for this lane: it must stay what it is */
+  struct gap__tally_limit both;  /* of all kinds: tally.h */
   _Alignas(64) struct gap__tally tally[GAP__KIND_COUNT]; /* small, large in torch's sense; [GAP__KIND_ALL] is unused */
   /* guarded by the device lock */
   _Alignas(64) uint32_t completed; /* every address stamped with this epoch or an earlier one is out of use */

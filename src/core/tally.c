@@ -13,6 +13,8 @@ static void to_pending(struct gap__tally *t, int64_t bytes) {
 void gap__tally_pending(struct gap__lane *lane, const struct gap__block *b) {
   int64_t bytes = (int64_t)b->len << GAP__UNIT_SHIFT;
   to_pending(gap__tally_of(lane, b->len), bytes);
+  lane->both.count--;
+  lane->both.bytes -= bytes;
 }
 
 static void from_pending(struct gap__tally *t, int64_t bytes, int64_t requested) {
@@ -72,49 +74,42 @@ static int64_t part(const struct gap__policy_state *s, bool favoured, bool any, 
   return favoured ? slack / 2 : slack / 2 / (int64_t)(s->lane_count - 1);
 }
 
-struct slack { /* what may be added before a peak rises */
-  int64_t count, bytes, requested;
-};
-
-static struct slack slack_of(const struct gap__peaks *p, const struct sums *sum, int kind) {
-  return (struct slack){
+/* What may be added before a peak rises. */
+static struct gap__tally_limit slack_of(const struct gap__peaks *p, const struct sums *sum, int kind) {
+  return (struct gap__tally_limit){
       .count = least(p->allocation[kind] - sum->count[kind], p->active[kind] - sum->active[kind]),
       .bytes = least(p->allocated[kind] - sum->bytes[kind], p->active_bytes[kind] - sum->active_bytes[kind]),
       .requested = p->requested[kind] - sum->requested[kind]};
 }
 
-/* Leaves the two kinds no more than `all` together: half for the second, what that leaves for the first. */
-static void divide(int64_t all, int64_t *first, int64_t *second) {
-  *second = least(*second, all / 2);
-  *first = least(*first, all - *second);
+static struct gap__tally_limit part_of(const struct gap__policy_state *s, bool favoured, bool any,
+                                       const struct gap__tally_limit *slack) {
+  return (struct gap__tally_limit){part(s, favoured, any, slack->count), part(s, favoured, any, slack->bytes),
+                                   part(s, favoured, any, slack->requested)};
 }
 
-static bool is_over(const struct gap__tally *t) {
-  return t->count > t->count_limit || t->bytes > t->bytes_limit || t->requested > t->requested_limit;
+static void set_limits(struct gap__tally *t, struct gap__tally_limit part) {
+  t->count_limit = t->count + part.count;
+  t->bytes_limit = t->bytes + part.bytes;
+  t->requested_limit = t->requested + part.requested;
 }
 
-static void set_limits(const struct gap__policy_state *s, const struct gap__lane *favoured, int kind,
-                       const struct slack *slack) {
-  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
-    struct gap__tally *t = &lane->tally[kind];
-    bool first = lane == favoured, any = favoured != NULL;
-    t->count_limit = t->count + part(s, first, any, slack->count);
-    t->bytes_limit = t->bytes + part(s, first, any, slack->bytes);
-    t->requested_limit = t->requested + part(s, first, any, slack->requested);
-  }
+static void set_both(struct gap__lane *lane, struct gap__tally_limit part) {
+  const struct gap__tally *small = &lane->tally[GAP__KIND_SMALL], *large = &lane->tally[GAP__KIND_LARGE];
+  lane->both =
+      (struct gap__tally_limit){small->count + large->count + part.count, small->bytes + large->bytes + part.bytes,
+                                small->requested + large->requested + part.requested};
 }
 
-/* Favoured is the kind that is over its limit. */
 static void share_slack(struct gap__policy_state *s, const struct sums *sum, const struct gap__lane *favoured) {
-  bool large = favoured && is_over(&favoured->tally[GAP__KIND_LARGE]);
-  int first = large ? GAP__KIND_LARGE : GAP__KIND_SMALL, second = large ? GAP__KIND_SMALL : GAP__KIND_LARGE;
-  struct slack all = slack_of(&s->peak, sum, GAP__KIND_ALL);
-  struct slack one = slack_of(&s->peak, sum, first), two = slack_of(&s->peak, sum, second);
-  divide(all.count, &one.count, &two.count);
-  divide(all.bytes, &one.bytes, &two.bytes);
-  divide(all.requested, &one.requested, &two.requested);
-  set_limits(s, favoured, first, &one);
-  set_limits(s, favoured, second, &two);
+  struct gap__tally_limit slack[GAP__KIND_COUNT];
+  for (int kind = 0; kind < GAP__KIND_COUNT; kind++) slack[kind] = slack_of(&s->peak, sum, kind);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    bool first = lane == favoured, any = favoured != NULL;
+    for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++)
+      set_limits(&lane->tally[kind], part_of(s, first, any, &slack[kind]));
+    set_both(lane, part_of(s, first, any, &slack[GAP__KIND_ALL]));
+  }
 }
 
 static void lock_all(struct gap__policy_state *s) {

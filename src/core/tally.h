@@ -1,8 +1,8 @@
 /* What is live, counted on the hot path behind one tripwire.
  *
  * torch promises exact device-wide peaks, of small blocks, of large ones, and of all.  A shared counter would serialise the lanes, so
- * each lane and kind has a limit for each figure: those of a kind sum to at most the kind's peak, and those of both to at most
- * the peak of all.  Within its limit a lane cannot raise a peak.  Passing it goes out of line (gap__tally_trip), where peaks rise
+ * each lane has limits for each figure, of each kind and of both together: those of all lanes sum to at most the device's peak.
+ * Within its limits a lane cannot raise a peak.  Passing it goes out of line (gap__tally_trip), where peaks rise
  * and the slack is shared out again. */
 #ifndef GAP_TALLY_H
 #define GAP_TALLY_H
@@ -21,6 +21,13 @@ static inline int64_t gap__tally_add(struct gap__tally *t, int64_t bytes, int64_
   return (t->count_limit - t->count) | (t->bytes_limit - t->bytes) | (t->requested_limit - t->requested);
 }
 
+/* What both kinds together may still grow by, in the same way. */
+static inline int64_t gap__tally_left(const struct gap__lane *lane) {
+  const struct gap__tally *small = &lane->tally[GAP__KIND_SMALL], *large = &lane->tally[GAP__KIND_LARGE];
+  return (lane->both.count - small->count - large->count) | (lane->both.bytes - small->bytes - large->bytes) |
+         (lane->both.requested - small->requested - large->requested);
+}
+
 /* Under the lane lock. True: call gap__tally_trip() once the lane lock is free. */
 static inline bool gap__tally_alloc(struct gap__lane *lane, uint32_t units, uint32_t slack) {
   struct gap__tally *t = gap__tally_of(lane, units);
@@ -28,7 +35,7 @@ static inline bool gap__tally_alloc(struct gap__lane *lane, uint32_t units, uint
   t->count_total++;
   t->bytes_total += bytes;
   t->requested_total += requested;
-  return gap__tally_add(t, bytes, requested) < 0;
+  return (gap__tally_add(t, bytes, requested) | gap__tally_left(lane)) < 0;
 }
 
 static inline void gap__tally_take(struct gap__tally *t, int64_t bytes, int64_t requested) {
