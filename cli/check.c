@@ -88,30 +88,15 @@ static void list_options(struct option *out) {
   memcpy(&out[count], plain, sizeof plain);
 }
 
-static int parse_tolerance(struct request *request, const char *text) {
-  size_t length = strlen(text);
-  double percent;
-  if (length && text[length - 1] == '%') length--;
-  if (gap__text_parse_real(text, length, &percent) || percent < 0 || percent > 1000)
-    return usage_error("check", "--tolerance %s: a percentage from 0 to 1000 is wanted (5, 0.5)", text);
-  request->options.tolerance = percent / 100;
-  return 0;
-}
-
 static int parse_option(void *arg, int option, const char *value) {
   struct request *request = arg;
-  uint64_t number = 0;
-  int rc = 0;
   switch (option) {
     case OPT_BASELINE: request->baseline = value; return 0;
-    case OPT_TOLERANCE: return parse_tolerance(request, value);
+    case OPT_TOLERANCE: return parse_percent("check", "--tolerance", value, 1000, &request->options.tolerance);
     case OPT_SAVE: request->save = value; return 0;
     case OPT_MISSING: request->options.allow_missing = 1; return 0;
     case OPT_JUNIT: request->junit = value; return 0;
-    case OPT_DEVICE:
-      rc = parse_number("check", "--device", value, 0, 1023, &number);
-      request->options.device = (int64_t)number;
-      return rc;
+    case OPT_DEVICE: return parse_device("check", value, &request->options.device);
     case OPT_JSON: request->json = true; return 0;
     case OPT_QUIET: request->quiet = true; return 0;
     default:

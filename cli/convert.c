@@ -50,14 +50,9 @@ static const struct option options[] = {
 
 static int parse_option(void *arg, int option, const char *value) {
   struct request *request = arg;
-  uint64_t number = 0;
-  int rc = 0;
   switch (option) {
     case OPT_TO: request->options.to = value; return 0;
-    case OPT_DEVICE:
-      rc = parse_number("convert", "--device", value, 0, 1023, &number);
-      request->options.device = (int64_t)number;
-      return rc;
+    case OPT_DEVICE: return parse_device("convert", value, &request->options.device);
     case OPT_FORMATS: request->formats = true; return 0;
     case OPT_JSON: request->json = true; return 0;
     case OPT_QUIET: request->quiet = true; return 0;

@@ -53,17 +53,6 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_tolerance(struct request *request, const char *text) {
-  size_t length = strlen(text);
-  double percent;
-  if (length && text[length - 1] == '%') length--;
-  if (gap__text_parse_real(text, length, &percent) == 0 && percent >= 0 && percent <= 100) {
-    request->options.tolerance = percent / 100;
-    return 0;
-  }
-  return usage_error("diff", "--tolerance %s: a percentage from 0 to 100 is wanted (1, 0.5)", text);
-}
-
 /* "A,B", or "A" for both. */
 static int parse_two(const char *option, const char *text, int64_t out[2]) {
   const char *comma = strchr(text, ',');
@@ -83,7 +72,7 @@ static int parse_option(void *arg, int option, const char *value) {
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
-    case OPT_TOLERANCE: return parse_tolerance(request, value);
+    case OPT_TOLERANCE: return parse_percent("diff", "--tolerance", value, 100, &request->options.tolerance);
     case OPT_STEPS: return parse_two("--steps", value, request->options.step);
     case OPT_DEVICES: return parse_two("--devices", value, request->options.device);
     case OPT_ROWS:

@@ -73,10 +73,7 @@ static int parse_option(void *arg, int option, const char *value) {
     case OPT_SIZE: return parse_size("--size", value, &request->options.request_bytes);
     case OPT_CAP: return parse_size("--cap", value, &request->options.cap_bytes);
     case OPT_CARD: return parse_card(request, value);
-    case OPT_DEVICE:
-      rc = parse_number("explain", "--device", value, 0, 1023, &number);
-      request->options.device = (int64_t)number;
-      return rc;
+    case OPT_DEVICE: return parse_device("explain", value, &request->options.device);
     case OPT_NO_ADVICE: request->advice = false; return 0;
     case OPT_SECONDS:
       rc = parse_number("explain", "--seconds", value, 0, SECONDS_MAX, &number);

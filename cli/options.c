@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "nearest.h"
 
-enum { NAMES_MAX = 64 };
+enum { NAMES_MAX = 64, DEVICE_MOST = 1023 };
 
 /* -o or --out: an option that exists, so what getopt missed is its value. */
 static bool names(const struct option *option, const char *given) {
@@ -44,4 +44,20 @@ int parse_number(const char *command, const char *option, const char *text, uint
   if (gap__text_parse_u64(text, strlen(text), out) == 0 && *out >= least && *out <= most) return 0;
   return usage_error(command, "%s %s: a whole number from %" PRIu64 " to %" PRIu64 " is wanted", option, text, least,
                      most);
+}
+
+int parse_percent(const char *command, const char *option, const char *text, double most, double *out) {
+  size_t length = strlen(text);
+  if (length && text[length - 1] == '%') length--;
+  if (gap__text_parse_real(text, length, out) || *out < 0 || *out > most)
+    return usage_error(command, "%s %s: a percentage from 0 to %g is wanted (1, 0.5)", option, text, most);
+  *out /= 100;
+  return 0;
+}
+
+int parse_device(const char *command, const char *text, int64_t *out) {
+  uint64_t number = 0;
+  int rc = parse_number(command, "--device", text, 0, DEVICE_MOST, &number);
+  *out = (int64_t)number;
+  return rc;
 }

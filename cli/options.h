@@ -15,4 +15,9 @@ int read_options(int argc, char **argv, const char *letters, const struct option
 int parse_number(const char *command, const char *option, const char *text, uint64_t least, uint64_t most,
                  uint64_t *out);
 
+/* A share in percent, with or without the sign, from 0 to `most`; *out is the share itself. */
+int parse_percent(const char *command, const char *option, const char *text, double most, double *out);
+/* The value of --device. */
+int parse_device(const char *command, const char *text, int64_t *out);
+
 #endif

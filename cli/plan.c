@@ -16,7 +16,8 @@ static const char help[] =
     "\n"
     "Places the requests of a repeating program ahead of time, close to the least memory that can hold them.  FILE is "
     "a\n"
-    "snapshot with a history that PyTorch wrote, a trace of gapless or another history (gapless convert --formats), or\n"
+    "snapshot with a history that PyTorch wrote, a trace of gapless or another history (gapless convert --formats), "
+    "or\n"
     "a MiniMalloc CSV file; plain or .gz .xz .zst; - is standard input.\n"
     "\n"
     "  --steps A..B       these steps, counted from 0; default: the whole history\n"
@@ -93,10 +94,7 @@ static int parse_option(void *arg, int option, const char *value) {
       rc = parse_number("plan", "--time-limit", value, 0, SECONDS_MAX, &number);
       request->options.time_limit_ms = (uint32_t)number * 1000;
       return rc;
-    case OPT_DEVICE:
-      rc = parse_number("plan", "--device", value, 0, 1023, &number);
-      request->options.device = (int64_t)number;
-      return rc;
+    case OPT_DEVICE: return parse_device("plan", value, &request->options.device);
     case OPT_JSON: request->json = true; return 0;
     case OPT_QUIET: request->quiet = true; return 0;
     default: return EXIT_USAGE;

@@ -21,7 +21,8 @@ static const char help[] =
     "\n"
     "  --policy LIST   of gapless, native (PyTorch's caching allocator), expandable (the same with "
     "expandable_segments),\n"
-    "                  ideal (no allocator: the floor), pooled (gapless in size classes) and heuristic (whichever fits);\n"
+    "                  ideal (no allocator: the floor), pooled (gapless in size classes) and "
+    "heuristic (whichever fits);\n"
     "                  default: the first four\n"
     "  --cap SIZE      limit on the memory held: 26GiB, or a factor of the peak of live bytes P: 1.005xP; default: "
     "none\n"
@@ -92,7 +93,8 @@ static int parse_policies(struct request *request, const char *list) {
     size_t length = strcspn(at, ",");
     enum gap_policy policy;
     if (gap_policy_parse(at, length, &policy) != 0)
-      return usage_error("replay", "--policy %s: \"%.*s\" is none of gapless, native, expandable, pooled, heuristic, ideal", list,
+      return usage_error("replay",
+                         "--policy %s: \"%.*s\" is none of gapless, native, expandable, pooled, heuristic, ideal", list,
                          (int)length, at);
     request->policies[policy] = true;
     at += length;
@@ -138,8 +140,6 @@ static int parse_speed(struct request *request, const char *text) {
 
 static int parse_option(void *arg, int option, const char *value) {
   struct request *request = arg;
-  uint64_t number = 0;
-  int rc = 0;
   switch (option) {
     case OPT_POLICY: return parse_policies(request, value);
     case OPT_CAP: return parse_cap(request, value);
@@ -151,10 +151,7 @@ static int parse_option(void *arg, int option, const char *value) {
     case OPT_VERIFY: request->verify = true; return 0;
     case OPT_CONF: request->conf = value; return 0;
     case OPT_CHECK: return parse_check(request, value);
-    case OPT_DEVICE:
-      rc = parse_number("replay", "--device", value, 0, 1023, &number);
-      request->device = (int64_t)number;
-      return rc;
+    case OPT_DEVICE: return parse_device("replay", value, &request->device);
     case OPT_JSON: request->json = true; return 0;
     case OPT_QUIET: request->quiet = true; return 0;
     default: return EXIT_USAGE;
@@ -165,7 +162,8 @@ static int parse(struct request *request, int argc, char **argv) {
   int rc = read_options(argc, argv, "", options, parse_option, request);
   if (rc != 0) return rc;
   bool any_policy = memchr(request->policies, true, sizeof request->policies) != NULL;
-  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++) request->policies[i] = !request->verify && i != GAP_POLICY_POOLED && i != GAP_POLICY_HEURISTIC;
+  for (int i = 0; i < GAP_POLICY_COUNT && !any_policy; i++)
+    request->policies[i] = !request->verify && i != GAP_POLICY_POOLED && i != GAP_POLICY_HEURISTIC;
   if (request->cap && request->card) return usage_error("replay", "--cap and --card exclude each other");
   if (optind == argc) return usage_error("replay", "no file; see gapless replay --help");
   return 0;

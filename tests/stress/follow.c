@@ -2,12 +2,12 @@
  * block overlaps another one that is live, whatever the program leaves out, adds, alters, frees too late, shares between
  * streams, and while caps and plans change.  About ten seconds of seeds; GAP_SEED=n runs one. */
 #include <stdio.h>
-#include <time.h>
 
 #include "support/gapless_try.h"
 #include "support/plan_maker.h"
+#include "support/seeds.h"
 
-enum { REQUESTS = 120, STREAMS = 3, PERIODS = 8, EXTRAS = 16, SECONDS = 10 };
+enum { REQUESTS = 120, STREAMS = 3, PERIODS = 8, EXTRAS = 16 };
 
 struct held {
   gap_addr addr;
@@ -173,27 +173,12 @@ static void play(uint64_t seed) {
   plan_remove(&p.other);
 }
 
-static uint64_t current;
-
 static void more_or_less_as_planned(void **state) {
   (void)state;
-  const char *given = getenv("GAP_SEED");
-  if (given) {
-    play(current = strtoull(given, NULL, 10));
-    return;
-  }
-  time_t end = time(NULL) + SECONDS;
-  for (current = 1; time(NULL) < end; current++) play(current);
-  print_message("%llu seeds\n", (unsigned long long)current - 1);
-}
-
-static int tell_seed(void **state) {
-  (void)state;
-  print_message("the last seed was %llu (GAP_SEED repeats one)\n", (unsigned long long)current);
-  return 0;
+  seeds_play(play);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(more_or_less_as_planned, tell_seed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(more_or_less_as_planned, seeds_tell)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
 /* Random operations on real bytes: every block is filled by its stream and compared before it is freed, while queues run at
  * random, streams share blocks, caps move, pools come and go.  About ten seconds of seeds; GAP_SEED=n runs one. */
 #include <stdio.h>
-#include <time.h>
 
 #include "support/gapless_try.h"
+#include "support/seeds.h"
 
-enum { SLOTS = 48, STREAMS = 4, POOLS = 3, STEPS = 1500, SECONDS = 10, CHECK_EVERY = 25 };
+enum { SLOTS = 48, STREAMS = 4, POOLS = 3, STEPS = 1500, CHECK_EVERY = 25 };
 
 struct slot {
   gap_addr addr;
@@ -148,9 +148,14 @@ static void finish(struct play *p) {
 }
 
 static void play(uint64_t seed) {
-  static const char *const confs[] = {"max_memory:48MiB", "reserve:0", "max_memory:64MiB,chunk_max:8MiB",
-                                      "max_memory:40MiB,grow_limit:1.5", "reserve:16MiB,chunk_max:4MiB",
-                                      "pooled,max_memory:64MiB", "heuristic,reserve:0,pool_sizes:[1KiB,2MiB,4MiB]", "pooled,reserve:0,pool_sizes:[1KiB,20KiB,700KiB,5MiB]"};
+  static const char *const confs[] = {"max_memory:48MiB",
+                                      "reserve:0",
+                                      "max_memory:64MiB,chunk_max:8MiB",
+                                      "max_memory:40MiB,grow_limit:1.5",
+                                      "reserve:16MiB,chunk_max:4MiB",
+                                      "pooled,max_memory:64MiB",
+                                      "heuristic,reserve:0,pool_sizes:[1KiB,2MiB,4MiB]",
+                                      "pooled,reserve:0,pool_sizes:[1KiB,20KiB,700KiB,5MiB]"};
   struct play p = {.seed = seed, .manual = seed % 4 != 0};
   struct gap__host_params host = {.total_bytes = 96 * MIB, .manual = p.manual};
   if (seed % 4) host.window_max_bytes = 64 * MIB; /* also much quicker to check */
@@ -162,27 +167,12 @@ static void play(uint64_t seed) {
   finish(&p);
 }
 
-static uint64_t current;
-
 static void random_operations(void **state) {
   (void)state;
-  const char *given = getenv("GAP_SEED");
-  if (given) {
-    play(current = strtoull(given, NULL, 10));
-    return;
-  }
-  time_t end = time(NULL) + SECONDS;
-  for (current = 1; time(NULL) < end; current++) play(current);
-  print_message("%llu seeds\n", (unsigned long long)current - 1);
-}
-
-static int tell_seed(void **state) {
-  (void)state;
-  print_message("the last seed was %llu (GAP_SEED repeats one)\n", (unsigned long long)current);
-  return 0;
+  seeds_play(play);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(random_operations, tell_seed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(random_operations, seeds_tell)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

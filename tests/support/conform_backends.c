@@ -21,7 +21,7 @@ static int create_host(struct gap__dev **out) {
 
 static int create_fake(struct gap__dev **out) {
   fake_cuda_reset(&(struct fake_cuda_settings){.total_bytes = CONFORM_TOTAL, .manual = true});
-  return gap__cuda_create(3, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA}, out);
+  return gap__cuda_create(3, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA}, out);
 }
 static struct gap__dev *behind(struct gap__dev *dev) { return fake_cuda_host(dev->ordinal); }
 static void settle_fake(struct gap__dev *dev) { gap__host_run_all(behind(dev)); }

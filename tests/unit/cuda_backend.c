@@ -38,7 +38,7 @@ static int start(void **state) {
 
 static int create(const struct fake_cuda_settings *settings, struct gap__dev **out) {
   fake_cuda_reset(settings);
-  return gap__cuda_create(1, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA, .rdma = true}, out);
+  return gap__cuda_create(1, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA, .rdma = true}, out);
 }
 
 static struct gap__dev *open_device(const struct fake_cuda_settings *settings) {
@@ -144,7 +144,7 @@ static void test_vmm_switched_off(void **state) {
   (void)state;
   struct gap__dev *dev;
   fake_cuda_reset(&(struct fake_cuda_settings){0});
-  struct gap__cuda_params params = {.library = GAP_TEST_FAKE_CUDA, .no_vmm = true};
+  struct gap__cuda_params params = {.driver = GAP_TEST_FAKE_CUDA, .no_vmm = true};
   assert_int_equal(gap__cuda_create(1, &params, &dev), 0);
   assert_false(dev->caps.vmm);
   assert_said("switched off");
@@ -157,7 +157,7 @@ static void test_a_full_card_proves_nothing(void **state) {
   struct gap__dev *dev;
   fake_cuda_reset(&(struct fake_cuda_settings){0});
   fake_cuda_fail("cuMemCreate", GAP__CUDA_ERROR_OUT_OF_MEMORY, 0, 1);
-  assert_int_equal(gap__cuda_create(1, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA}, &dev), 0);
+  assert_int_equal(gap__cuda_create(1, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA}, &dev), 0);
   assert_true(dev->caps.vmm && dev->caps.exportable && !dev->caps.rdma); /* not asked for */
   close_device(dev);
 }
@@ -183,11 +183,11 @@ static void test_no_driver_no_device(void **state) {
   (void)state;
   struct gap__dev *dev = NULL;
   int count = -1;
-  struct gap__cuda_params none = {.library = "libno-such-driver.so"}, fake = {.library = GAP_TEST_FAKE_CUDA};
+  struct gap__cuda_params none = {.driver = "libno-such-driver.so"}, fake = {.driver = GAP_TEST_FAKE_CUDA};
   assert_int_equal(gap__cuda_create(0, &none, &dev), GAP_ENOTSUP);
   assert_int_equal(gap__cuda_device_count(&none, &count), GAP_ENOTSUP);
   assert_said("libno-such-driver.so");
-  struct gap__cuda_params old = {.library = "libm.so.6"}; /* has no cuGetProcAddress_v2 either */
+  struct gap__cuda_params old = {.driver = "libm.so.6"}; /* has no cuGetProcAddress_v2 either */
   lines.count = 0;
   assert_int_equal(gap__cuda_create(0, &old, &dev), GAP_ENOTSUP);
   assert_said("a driver for CUDA 12.0 or newer is needed");
@@ -210,7 +210,7 @@ static void test_opening_fails_anywhere(void **state) {
     struct gap__dev *dev = NULL;
     fake_cuda_reset(&(struct fake_cuda_settings){0});
     fake_cuda_fail(NULL, GAP__CUDA_ERROR_LAUNCH_FAILED, after, UINT64_MAX);
-    int rc = gap__cuda_create(1, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA}, &dev);
+    int rc = gap__cuda_create(1, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA}, &dev);
     fake_cuda_fail(NULL, 0, 0, 0);
     assert_true(rc == 0 || rc == GAP_EDEVICE);
     opened += rc == 0;

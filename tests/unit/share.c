@@ -19,7 +19,7 @@ enum { STREAM = 0, ROOM = 16 };
 static gap_heap *open_heap(unsigned refuses, const struct gap__conf *conf) {
   fake_cuda_reset(&(struct fake_cuda_settings){.device_count = 1, .total_bytes = 128 * MIB, .refuses = refuses});
   struct gap__dev *dev = NULL;
-  assert_int_equal(gap__cuda_create(0, &(struct gap__cuda_params){.library = GAP_TEST_FAKE_CUDA}, &dev), 0);
+  assert_int_equal(gap__cuda_create(0, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA}, &dev), 0);
   gap_heap *heap = NULL;
   assert_int_equal(gap__heap_create(&(struct gap__heap_params){.devs = &dev, .dev_count = 1, .conf = conf}, &heap), 0);
   return heap;

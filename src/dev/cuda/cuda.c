@@ -104,7 +104,7 @@ static void publish(struct cuda *cuda) {
 }
 
 static int open_device(struct cuda *cuda, const struct gap__cuda_params *params) {
-  int rc = open_driver(cuda, params->library);
+  int rc = open_driver(cuda, params->driver);
   if (rc != 0) return rc;
   rc = find_device(cuda);
   if (rc == 0) rc = open_context(cuda);
@@ -133,7 +133,7 @@ int gap__cuda_create(int ordinal, const struct gap__cuda_params *params, struct 
 int gap__cuda_device_count(const struct gap__cuda_params *params, int *out) {
   struct gap__cuda_driver driver = {0};
   struct gap__text missing = {0};
-  int rc = gap__cuda_driver_open(params ? params->library : NULL, &driver, &missing);
+  int rc = gap__cuda_driver_open(params ? params->driver : NULL, &driver, &missing);
   gap__text_free(&missing);
   if (rc != 0) return rc;
   return driver.cuDeviceGetCount(out) == GAP__CUDA_SUCCESS ? 0 : GAP_EDEVICE;
@@ -148,7 +148,7 @@ int gap__cuda_current_ordinal(const struct gap__cuda_params *params) {
   struct gap__cuda_driver driver = {0};
   struct gap__text missing = {0};
   gap__cuda_device device;
-  int rc = gap__cuda_driver_open(params ? params->library : NULL, &driver, &missing);
+  int rc = gap__cuda_driver_open(params ? params->driver : NULL, &driver, &missing);
   gap__text_free(&missing);
   return rc == 0 && driver.cuCtxGetDevice(&device) == GAP__CUDA_SUCCESS ? device : 0;
 }
