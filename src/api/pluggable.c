@@ -3,6 +3,7 @@
  * Routes: a list, newest first, of pools that are being allocated to.  `route_count` is looked at without the lock, so that
  * programs without a capture pay one load; a capture's own allocations come from the thread that began it, or from threads
  * that it has synchronised with. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,6 +36,10 @@ static struct {
   struct route *first;
   atomic_uint count;
 } routes;
+
+/* The child of a fork may find the lock taken by a thread that is gone.  The list is whole at any time. */
+static void in_child(void) { routes.lock = (struct gap__lock){0}; }
+static void install(void) { pthread_atfork(NULL, NULL, in_child); }
 
 static _Atomic(gap_torch_throw_fn) thrower;
 
@@ -147,6 +152,8 @@ static int open_pool(gap_heap *heap, int device, gap_pool_id pool) {
 }
 
 void gap_torch_begin_pool(int device, gap_pool_id pool, const void *filter) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, install);
   gap_heap *heap = heap_for("graph pool");
   int result = heap ? open_pool(heap, device, pool) : 0;
   report("graph pool", result);

@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -7,18 +8,31 @@
 #include "base/lock.h"
 #include "gapless/gapless.h"
 
-static struct {
-  struct gap__lock lock; /* guards fn and arg, which belong together; not held while fn runs */
+struct listener {
   gap_log_fn fn;
   void *arg;
-  atomic_bool on; /* fn is set */
+};
+
+/* The child of a fork may find the lock taken by a thread that is gone, in the middle of a change: so a change is made beside
+ * what is in force. */
+static struct {
+  struct gap__lock lock; /* guards what follows; not held while fn runs */
+  struct listener listeners[2];
+  atomic_uint current; /* of them */
+  atomic_bool on;      /* somebody listens */
   atomic_int level;
 } sink = {.level = GAP__LOG_WARNING};
 
+static void in_child(void) { sink.lock = (struct gap__lock){0}; }
+static void install(void) { pthread_atfork(NULL, NULL, in_child); }
+
 void gap_set_log(gap_log_fn fn, void *arg) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, install);
   gap__lock(&sink.lock);
-  sink.fn = fn;
-  sink.arg = arg;
+  unsigned next = !atomic_load(&sink.current);
+  sink.listeners[next] = (struct listener){fn, arg};
+  atomic_store(&sink.current, next);
   atomic_store(&sink.on, fn != NULL);
   gap__unlock(&sink.lock);
 }
@@ -33,8 +47,7 @@ void gap__log(int level, const char *format, ...) {
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
   gap__lock(&sink.lock);
-  gap_log_fn fn = sink.fn;
-  void *arg = sink.arg;
+  struct listener listener = sink.listeners[atomic_load(&sink.current)];
   gap__unlock(&sink.lock);
-  if (fn) fn(arg, level, line);
+  if (listener.fn) listener.fn(listener.arg, level, line);
 }

@@ -4,59 +4,16 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/api_try.h"
+#include "support/child.h"
 
-/* ---- children ---- */
-
-struct child {
-  int status; /* as waitpid tells it */
-  int lines;  /* printed, on either channel */
-};
-
-static int lines_from(int fd) {
-  char text[4096];
-  int lines = 0;
-  for (ssize_t got; (got = read(fd, text, sizeof text)) > 0;)
-    for (ssize_t i = 0; i < got; i++) lines += text[i] == '\n';
-  return lines;
-}
-
-/* Children end with live blocks; parts of these belong to other threads. */
-__attribute__((visibility("default"))) const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "detect_leaks=0"; }
-
-static struct child run_child(void (*play)(void *), void *arg) {
-  int ends[2];
-  struct child child;
-  assert_int_equal(pipe(ends), 0);
-  fflush(NULL);
-  pid_t pid = fork();
-  assert_true(pid >= 0);
-  if (!pid) {
-    dup2(ends[1], 1), dup2(ends[1], 2);
-    close(ends[0]), close(ends[1]);
-    alarm(20);
-    play(arg);
-    _exit(99);
-  }
-  close(ends[1]);
-  child.lines = lines_from(ends[0]);
-  close(ends[0]);
-  assert_true(waitpid(pid, &child.status, 0) == pid);
-  return child;
-}
-
-static void ended(struct child child, int status) {
-  assert_true(WIFEXITED(child.status));
-  assert_int_equal(WEXITSTATUS(child.status), status);
-  assert_true(child.lines <= 1);
-}
+/* ---- the heap of a program ---- */
 
 static void print_line(void *arg, int level, const char *line) {
   (void)arg, (void)level;
@@ -132,6 +89,79 @@ static void children_of_all_kinds(void **state) {
       block_is_whole();
       api_check(left);
     }
+  finish();
+}
+
+/* Whatever the other threads of the parent are in the middle of, and whatever lock they hold. */
+static atomic_bool enough;
+
+static void *allocate_until(void *arg) {
+  gap_addr addr;
+  for (unsigned i = 0; !enough; i++) {
+    if (gap_alloc(left, 0, (gap_stream)(uintptr_t)arg, i % 3 ? 5000 : 3 * MIB, &addr)) continue;
+    gap_record_stream(left, addr, 24);
+    gap_free(left, addr);
+    if (i % 64 == 0) gap_trim(left, 0, NONE, NULL);
+  }
+  return NULL;
+}
+
+static void *ask_until(void *arg) {
+  char text[100];
+  (void)arg;
+  while (!enough) {
+    gap_conf_value(left, "nmalloc", text, sizeof text);
+    gap_configure(left, "reserve:0");
+    api_usage(left, 0);
+  }
+  return NULL;
+}
+
+static void *listen_until(void *arg) {
+  while (!enough) gap_set_log(print_line, arg);
+  return NULL;
+}
+
+static void *open_until(void *arg) {
+  gap_addr addr;
+  (void)arg;
+  while (!enough) {
+    gap_heap *heap = api_open(GAP_BACKEND_SIM, GIB, "");
+    if (gap_alloc(heap, 1, 8, MIB, &addr) == 0) gap_free(heap, addr);
+    gap_heap_destroy(heap);
+  }
+  return NULL;
+}
+
+static void uses_everything(void *arg) {
+  gap_heap_options options = GAP_HEAP_OPTIONS_INIT;
+  gap_heap *own = NULL;
+  gap_addr addr;
+  char text[100];
+  (void)arg;
+  gap_set_log(print_line, NULL);
+  bool good = gap_free(left, block) == 0 && gap_alloc(left, 0, 8, MIB, &addr) == GAP_EFORKED &&
+              gap_configure(left, "") == GAP_EFORKED && gap_trim(left, 0, NONE, NULL) == GAP_EFORKED &&
+              gap_conf_value(left, "nmalloc", text, sizeof text) == GAP_EFORKED;
+  options.backend = GAP_BACKEND_HOST;
+  options.flags = GAP_HEAP_NO_THREAD;
+  good = good && gap_heap_create(&options, &own) == 0 && gap_alloc(own, 0, 8, MIB, &addr) == 0;
+  gap_heap_destroy(own);
+  gap_heap_destroy(left);
+  exit(good ? 3 : 4);
+}
+
+static void forks_while_others_work(void **state) {
+  void *(*bodies[])(void *) = {allocate_until, ask_until, listen_until, open_until};
+  pthread_t threads[4];
+  (void)state;
+  enough = false;
+  begin();
+  for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, bodies[i], (void *)(8 * (i + 1)));
+  for (int i = 0; i < 60; i++) ended(run_child(uses_everything, NULL), 3);
+  enough = true;
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  api_check(left);
   finish();
 }
 
@@ -353,13 +383,10 @@ static void heaps_know_their_own(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(children_of_all_kinds),
-      cmocka_unit_test(nothing_is_inherited),
-      cmocka_unit_test(exits_of_all_kinds),
-      cmocka_unit_test(signals_all_the_time),
-      cmocka_unit_test(signals_that_end_the_program_do),
-      cmocka_unit_test(closed_while_in_use),
-      cmocka_unit_test(heaps_know_their_own),
+      cmocka_unit_test(children_of_all_kinds), cmocka_unit_test(forks_while_others_work),
+      cmocka_unit_test(nothing_is_inherited),  cmocka_unit_test(exits_of_all_kinds),
+      cmocka_unit_test(signals_all_the_time),  cmocka_unit_test(signals_that_end_the_program_do),
+      cmocka_unit_test(closed_while_in_use),   cmocka_unit_test(heaps_know_their_own),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
