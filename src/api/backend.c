@@ -36,7 +36,7 @@ int gap__backend_open(void *client, int ordinal, struct gap__dev **out) {
 }
 
 int gap__backend_current_device(gap_heap *heap) {
-  if (gap__client_of(heap)->options.backend != GAP_BACKEND_CUDA) return 0;
+  if (gap__client_of(heap)->options.backend != GAP_BACKEND_CUDA || gap__heap_forked(heap)) return 0;
   for (int i = 0; i < gap__heap_device_count(heap); i++) {
     struct gap__dev *dev = gap__heap_dev(heap, i);
     if (dev) return gap__cuda_current_device(dev);

@@ -15,7 +15,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define DEFAULT ((gap_pool_id){0, 0})
 
-enum { THREADS = 4, ROUNDS = 20000, SLOTS = 32 };
+enum { THREADS = 16, ROUNDS = 6000, SLOTS = 32 };
 
 struct run {
   gap_heap *heap;
@@ -83,7 +83,7 @@ static void play(const char *settings) {
   pthread_t ids[THREADS], disturber;
   struct worker workers[THREADS];
   for (int i = 0; i < THREADS; i++) {
-    workers[i] = (struct worker){.run = &run, .seed = (unsigned)i + 1, .stream = (gap_stream)(i / 2) * 1024};
+    workers[i] = (struct worker){.run = &run, .seed = (unsigned)i + 1, .stream = (gap_stream)(i % 10) * 1024};
     assert_int_equal(pthread_create(&ids[i], NULL, work, &workers[i]), 0);
   }
   assert_int_equal(pthread_create(&disturber, NULL, disturb, &run), 0);

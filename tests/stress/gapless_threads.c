@@ -6,7 +6,7 @@
 
 #include "support/gapless_try.h"
 
-enum { THREADS = 8, ROUNDS = 1500, SLOTS = 12, RACES = 3000 };
+enum { THREADS = 16, ROUNDS = 1500, SLOTS = 12, RACES = 3000 };
 
 struct run {
   struct try t;
@@ -86,8 +86,11 @@ static void *disturb(void *arg) {
   return NULL;
 }
 
-/* Threads 0 to 3 have streams of their own, 4 and 5 share one, 6 and 7 use the per-thread default stream. */
-static gap_stream stream_of(int thread) { return thread < 4 ? (gap_stream)(thread + 1) * 1024 : thread < 6 ? 8192 : 2; }
+/* Eight have streams of their own, four share one, two share another, two use the per-thread default stream. */
+static gap_stream stream_of(int thread) {
+  static const gap_stream shared[] = {64, 64, 64, 64, 128, 128, 2, 2};
+  return thread < 8 ? (gap_stream)(thread + 1) * 1024 : shared[thread - 8];
+}
 
 static void contents(void **state) {
   (void)state;

@@ -644,6 +644,7 @@ void fake_cuda_reset(const struct fake_cuda_settings *settings) {
   if (!settings->granularity_bytes) fake.settings.granularity_bytes = GAP__PAGE;
   struct gap__host_params params = {.total_bytes = fake.settings.total_bytes,
                                     .window_max_bytes = settings->window_max_bytes,
+                                    .address_budget_bytes = settings->address_bytes,
                                     .manual = settings->manual};
   for (int i = 0; i < fake.settings.device_count; i++) {
     struct fake_device *device = &fake.devices[i];
@@ -663,9 +664,10 @@ void fake_cuda_fail(const char *name, unsigned code, uint64_t after, uint64_t ti
 }
 
 uint64_t fake_cuda_calls(const char *name) {
+  uint64_t count = 0;
   for (int i = 0; i < CALLS_MAX && fake.calls[i].name; i++)
-    if (strcmp(fake.calls[i].name, name) == 0) return fake.calls[i].count;
-  return 0;
+    if (!name || strcmp(fake.calls[i].name, name) == 0) count += fake.calls[i].count;
+  return count;
 }
 
 uint64_t fake_cuda_wrong(void) {

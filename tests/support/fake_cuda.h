@@ -28,6 +28,7 @@ struct fake_cuda_settings {
   uint64_t total_bytes;       /* of each device; 0: 128 MiB */
   uint64_t granularity_bytes; /* 0: 2 MiB */
   uint64_t window_max_bytes;  /* 0: no limit; 1: no window can be had */
+  uint64_t address_bytes;     /* of all windows of a device; 0: no limit */
   const char *missing;        /* entry points that are not there, with blanks between; NULL: none */
   unsigned lacks;             /* features that the attributes deny */
   unsigned refuses;           /* features that are claimed, and fail when they are tried */
@@ -39,7 +40,7 @@ struct fake_cuda_settings {
 FAKE_CUDA_API void fake_cuda_reset(const struct fake_cuda_settings *);
 /* Calls of `name` (NULL: all) give `code` after `after` more good ones, `times` times. */
 FAKE_CUDA_API void fake_cuda_fail(const char *name, unsigned code, uint64_t after, uint64_t times);
-FAKE_CUDA_API uint64_t fake_cuda_calls(const char *name);
+FAKE_CUDA_API uint64_t fake_cuda_calls(const char *name); /* NULL: all */
 FAKE_CUDA_API uint64_t fake_cuda_wrong(void);
 
 /* The bytes and queues of a device: gap__host_run_all and the like work on it. */
