@@ -592,4 +592,6 @@ uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, ui
   return trim(s, pool, keep_pages, UINT32_MAX, wait);
 }
 
-uint64_t gap__trim_old(struct gap__policy_state *s, uint32_t epoch) { return trim(s, NULL, 0, epoch, false); }
+uint64_t gap__trim_old(struct gap__policy_state *s, uint64_t keep_pages, uint32_t epoch) {
+  return trim(s, NULL, keep_pages, epoch, false);
+}

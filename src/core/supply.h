@@ -28,7 +28,7 @@ struct gap__lane *gap__supply_wait_for(struct gap__policy_state *, const struct 
  * `pool` NULL: all lanes that are not pinned; else only that pool's, unless it is pinned.  Waits for epochs where `wait`. Returns pages. */
 uint64_t gap__trim_idle(struct gap__policy_state *, const gap_pool_id *pool, uint64_t keep_pages, bool wait);
 /* The same with what was last used in `epoch` or earlier, of all lanes, as far as it can go without waiting. */
-uint64_t gap__trim_old(struct gap__policy_state *, uint32_t epoch);
+uint64_t gap__trim_old(struct gap__policy_state *, uint64_t keep_pages, uint32_t epoch);
 
 int gap__scratch_create(struct gap__policy_state *);
 void gap__scratch_destroy(struct gap__policy_state *);

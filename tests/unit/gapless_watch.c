@@ -93,6 +93,18 @@ static void at_any_time(void **state) {
   try_end(&t);
 }
 
+/* An age of many looks: the notes reach back as far as it does. */
+static void a_long_age(void **state) {
+  (void)state;
+  struct try t = try_sim("trim_after_ms:60000,page_maker:False");
+  try_give(&t, try_get(&t, STREAM_A, 64 * MIB));
+  pass(&t, 59000);
+  assert_int_equal(try_held(&t), 64 * MIB);
+  pass(&t, 17000);
+  assert_int_equal(try_held(&t), 0);
+  try_end(&t);
+}
+
 /* Old memory between younger pages. */
 static void the_middle_of_an_idle_stretch(void **state) {
   (void)state;
@@ -186,6 +198,7 @@ int main(void) {
       cmocka_unit_test(idle_memory_goes_by_age),
       cmocka_unit_test(used_memory_stays),
       cmocka_unit_test(at_any_time),
+      cmocka_unit_test(a_long_age),
       cmocka_unit_test(the_middle_of_an_idle_stretch),
       cmocka_unit_test(pages_of_small_blocks),
       cmocka_unit_test(work_is_not_waited_for),
