@@ -216,6 +216,13 @@ part_torch() {
   check torch timeout 590 python3 bench/torch/figures.py --commit "$(commit)" --out "$out" ${TORCH_FIGURES:-}
 }
 
+# Two cards of one machine: NCCL, peers, sharing, FSDP, histories.
+part_two() {
+  has_torch || return
+  check wheel install_wheel || return
+  check two timeout 300 python3 bench/two/run.py --commit "$(commit)" --out "$out" --minutes 4.5 ${TWO:-}
+}
+
 # Recorded histories through the driver, beside the simulation; whole ones where .carry/traces has them.
 part_predict() {
   local folder=tests/data
