@@ -81,6 +81,7 @@ int gap__heap_enable_peer(gap_heap *heap, int device, int peer) {
   int rc = gap__heap_open_device(heap, device);
   if (!rc) rc = gap__dev_peer_enable(heap->devices[device].base.dev, peer);
   if (!rc) rc = gap__heap_each(heap, device, renew_one, NULL);
+  if (!rc) rc = gap__heap_imports_renew(heap, device);
   gap__unlock(&heap->lock);
   return rc;
 }

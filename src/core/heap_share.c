@@ -183,6 +183,15 @@ int gap__heap_import_release(gap_heap *heap, gap_addr base) {
   return rc;
 }
 
+/* The device has let a peer in: what it has mapped of others is opened too. */
+int gap__heap_imports_renew(gap_heap *heap, int device) {
+  const struct gap__dev *dev = heap->devices[device].base.dev;
+  int rc = 0;
+  for (struct heap_import *import = heap->imports; import && !rc; import = import->next)
+    if (import->dev == dev) rc = gap__dev_set_access(import->dev, import->base, import->bytes);
+  return rc;
+}
+
 /* In a forked child only the records go: the mappings are the parent's. */
 void gap__heap_imports_free(gap_heap *heap) {
   for (struct heap_import *import; (import = heap->imports);) {

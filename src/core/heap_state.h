@@ -100,8 +100,9 @@ void gap__heap_pools_free(gap_heap *);
 /* Serves a contiguous pool. */
 int gap__heap_alloc_contiguous(gap_heap *, int device, gap_stream, gap_pool_id, uint64_t bytes, gap_addr *out);
 
-/* heap_share.c: no other call is under way. */
-void gap__heap_imports_free(gap_heap *);
+/* heap_share.c */
+void gap__heap_imports_free(gap_heap *);             /* no other call is under way */
+int gap__heap_imports_renew(gap_heap *, int device); /* the heap's lock held */
 
 /* One call to every strategy of a device, until one fails. */
 typedef int gap__heap_each_fn(const struct gap__policy *, struct gap__policy_state *, void *arg);

@@ -16,14 +16,18 @@
 #define NONE ((gap_pool_id){0, 0})
 enum { STREAM = 0, ROOM = 16 };
 
-static gap_heap *open_heap(unsigned refuses, const struct gap__conf *conf) {
-  fake_cuda_reset(&(struct fake_cuda_settings){.device_count = 1, .total_bytes = 128 * MIB, .refuses = refuses});
-  struct gap__dev *dev = NULL;
-  assert_int_equal(gap__cuda_create(0, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA}, &dev), 0);
+static gap_heap *open_devices(int count, unsigned refuses, const struct gap__conf *conf) {
+  fake_cuda_reset(&(struct fake_cuda_settings){.device_count = count, .total_bytes = 128 * MIB, .refuses = refuses});
+  struct gap__dev *devs[2] = {NULL};
+  for (int i = 0; i < count; i++)
+    assert_int_equal(gap__cuda_create(i, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA}, &devs[i]), 0);
   gap_heap *heap = NULL;
-  assert_int_equal(gap__heap_create(&(struct gap__heap_params){.devs = &dev, .dev_count = 1, .conf = conf}, &heap), 0);
+  assert_int_equal(gap__heap_create(&(struct gap__heap_params){.devs = devs, .dev_count = count, .conf = conf}, &heap),
+                   0);
   return heap;
 }
+
+static gap_heap *open_heap(unsigned refuses, const struct gap__conf *conf) { return open_devices(1, refuses, conf); }
 
 static void close_heap(gap_heap *heap) {
   char text[200] = "";
@@ -87,6 +91,29 @@ static void pieces_come_in_parts(void **state) {
   close_all(pieces, count);
   write_and_read(addr, import, 10 * MIB, 77);
   close_heap(heap); /* takes the import with it */
+}
+
+/* A peer that is let in later reaches what was mapped of another process before. */
+static void peers_reach_what_was_imported(void **state) {
+  (void)state;
+  gap_heap *heap = open_devices(2, 0, NULL);
+  gap_addr addr = get(heap, 4 * MIB), import = 0, later = 0;
+  gap_piece pieces[2];
+  assert_int_equal(gap__heap_export(heap, addr, 0, 2, pieces), 0);
+  assert_int_equal(gap__heap_import(heap, 0, pieces, 2, &import), 0);
+  gap__heap_free(heap, addr);
+  assert_int_equal(gap__heap_trim(heap, 0, NONE, NULL), 0); /* nothing else is mapped */
+  assert_int_equal(fake_cuda_readers(), 1);
+  uint64_t calls = fake_cuda_calls("cuMemSetAccess");
+  assert_int_equal(gap__heap_enable_peer(heap, 1, 0), 0); /* not this device's memory */
+  assert_int_equal(fake_cuda_calls("cuMemSetAccess"), calls);
+  assert_int_equal(gap__heap_enable_peer(heap, 0, 1), 0);
+  assert_int_equal(fake_cuda_calls("cuMemSetAccess"), calls + 1);
+  assert_int_equal(fake_cuda_readers(), 1 | 2);
+  assert_int_equal(gap__heap_import(heap, 0, pieces, 2, &later), 0);
+  assert_int_equal(fake_cuda_readers(), 1 | 2);
+  close_all(pieces, 2);
+  close_heap(heap);
 }
 
 static void wrong_calls_are_refused(void **state) {
@@ -166,13 +193,10 @@ static void an_unexportable_card_says_so(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(both_addresses_see_the_same_bytes),
-      cmocka_unit_test(pieces_come_in_parts),
-      cmocka_unit_test(wrong_calls_are_refused),
-      cmocka_unit_test(a_failed_import_leaves_nothing),
-      cmocka_unit_test(a_failed_export_leaves_no_descriptor),
-      cmocka_unit_test(segments_are_not_exported_page_by_page),
-      cmocka_unit_test(an_unexportable_card_says_so),
+      cmocka_unit_test(both_addresses_see_the_same_bytes),      cmocka_unit_test(pieces_come_in_parts),
+      cmocka_unit_test(peers_reach_what_was_imported),          cmocka_unit_test(wrong_calls_are_refused),
+      cmocka_unit_test(a_failed_import_leaves_nothing),         cmocka_unit_test(a_failed_export_leaves_no_descriptor),
+      cmocka_unit_test(segments_are_not_exported_page_by_page), cmocka_unit_test(an_unexportable_card_says_so),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
