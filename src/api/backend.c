@@ -1,10 +1,15 @@
 /* Which devices a heap has, and how one is opened. */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "api/client.h"
+#include "base/log.h"
 #include "dev/cuda/cuda.h"
 #include "dev/host/host.h"
 #include "dev/sim/sim.h"
 
 #define GIB ((uint64_t)1 << 30)
+enum { PATH_BYTES = 4096 };
 
 int gap__backend_count(const gap_heap_options *options, int *out) {
   if (options->backend != GAP_BACKEND_CUDA) {
@@ -16,9 +21,23 @@ int gap__backend_count(const gap_heap_options *options, int *out) {
   return rc ? rc : count > 0 ? 0 : GAP_EDEVICE;
 }
 
-static int open_host(int ordinal, uint64_t bytes, struct gap__dev **out) {
-  struct gap__host_params params = {.total_bytes = (bytes ? bytes : GIB) / GAP__PAGE * GAP__PAGE};
-  return gap__host_create(ordinal, &params, out);
+/* GAPLESS_HOST_CARD: the file by which several processes share host's simulated cards; those after the first add their
+ * number. */
+static const char *shared_card(const gap_heap_options *options, int ordinal, char path[PATH_BYTES]) {
+  const char *name = options->flags & GAP_HEAP_NO_ENVIRONMENT ? NULL : secure_getenv("GAPLESS_HOST_CARD");
+  if (!name || !*name) return NULL;
+  int length = ordinal ? snprintf(path, PATH_BYTES, "%s.%d", name, ordinal) : snprintf(path, PATH_BYTES, "%s", name);
+  return length < PATH_BYTES ? path : NULL;
+}
+
+static int open_host(int ordinal, const gap_heap_options *options, struct gap__dev **out) {
+  uint64_t bytes = options->device_bytes ? options->device_bytes : GIB;
+  char path[PATH_BYTES];
+  struct gap__host_params params = {.total_bytes = bytes / GAP__PAGE * GAP__PAGE,
+                                    .card = shared_card(options, ordinal, path)};
+  int rc = gap__host_create(ordinal, &params, out);
+  if (rc && params.card) gap__log(GAP__LOG_ERROR, "GAPLESS_HOST_CARD=%s: %s", params.card, gap_strerror(rc));
+  return rc;
 }
 
 static int open_sim(int ordinal, uint64_t bytes, struct gap__dev **out) {
@@ -29,7 +48,7 @@ static int open_sim(int ordinal, uint64_t bytes, struct gap__dev **out) {
 int gap__backend_open(void *client, int ordinal, struct gap__dev **out) {
   const gap_heap_options *options = &((const struct gap__client *)client)->options;
   switch (options->backend) {
-    case GAP_BACKEND_HOST: return open_host(ordinal, options->device_bytes, out);
+    case GAP_BACKEND_HOST: return open_host(ordinal, options, out);
     case GAP_BACKEND_SIM: return open_sim(ordinal, options->device_bytes, out);
     default: return gap__cuda_create(ordinal, NULL, out);
   }

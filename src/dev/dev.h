@@ -42,6 +42,7 @@ struct gap__dev_caps {
   bool exportable;            /* chunks are created exportable */
   bool rdma;                  /* chunks may be registered with a network card */
   bool wait_values;           /* write_value / wait_value work */
+  unsigned char uuid[16];     /* of the card, in every process the same; all 0: no other process can have it, or it cannot be told */
   bool stepped;               /* time is simulated: no background threads, gap__heap_tick() drives them */
 };
 

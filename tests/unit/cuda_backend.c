@@ -71,6 +71,7 @@ static void test_everything_works(void **state) {
   assert_int_equal(info->driver_version, 13000);
   assert_string_equal(info->name, "Fake 1");
   assert_int_equal(info->uuid[15], 0xA1);
+  assert_int_equal(dev->caps.uuid[15], 0xA1);
   assert_int_equal(info->capability_major, 9);
   assert_string_equal(info->missing, "");
   assert_string_equal(info->fallback, "");

@@ -101,6 +101,7 @@ static void publish(struct cuda *cuda) {
   caps->exportable = info->exportable;
   caps->rdma = info->rdma;
   caps->wait_values = info->wait_values;
+  memcpy(caps->uuid, info->uuid, sizeof caps->uuid);
 }
 
 static int open_device(struct cuda *cuda, const struct gap__cuda_params *params) {

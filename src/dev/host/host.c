@@ -27,6 +27,7 @@ static void destroy(struct gap__dev *dev) {
   gap__map_free(&host->stream_of);
   gap__map_free(&host->pinned);
   if (host->fd >= 0) close(host->fd);
+  gap__card_close(host->card);
   pthread_cond_destroy(&host->progress);
   pthread_mutex_destroy(&host->lock);
   free(host);
@@ -55,8 +56,9 @@ static int unpin(struct gap__dev *dev, void *memory, uint64_t bytes) {
 }
 
 static int mem_info(struct gap__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes) {
-  *total_bytes = host_of(dev)->params.total_bytes;
-  *free_bytes = *total_bytes - gap__host_chunk_bytes(dev);
+  struct host *host = host_of(dev);
+  *total_bytes = host->params.total_bytes;
+  *free_bytes = host->card ? gap__card_free_bytes(host->card) : *total_bytes - gap__host_chunk_bytes(dev);
   return 0;
 }
 
@@ -109,6 +111,13 @@ static int open_memory(struct host *host) {
   return rc;
 }
 
+static int open_card(struct host *host) {
+  if (!host->params.card) return 0;
+  int rc = gap__card_open(host->params.card, host->params.total_bytes, &host->card);
+  if (rc == 0) gap__card_uuid(host->card, host->dev.caps.uuid);
+  return rc;
+}
+
 int gap__host_create(int ordinal, const struct gap__host_params *params, struct gap__dev **out) {
   if (params->total_bytes == 0 || params->total_bytes % GAP__PAGE || params->total_bytes >= GAP__SPACE_END)
     return GAP_EINVAL;
@@ -125,6 +134,7 @@ int gap__host_create(int ordinal, const struct gap__host_params *params, struct 
   pthread_mutex_init(&host->lock, NULL);
   pthread_cond_init(&host->progress, NULL);
   int rc = open_memory(host);
+  if (rc == 0) rc = open_card(host);
   if (rc == 0) *out = &host->dev;
   else destroy(&host->dev);
   return rc;

@@ -78,22 +78,36 @@ int gap__host_unreserve(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
   return rc;
 }
 
+/* Room on the device for a chunk: other processes may have it. */
+static int take_room(struct host *host, uint64_t bytes, enum gap__place place) {
+  if (bytes / GAP__PAGE > host->pages[place].count) return GAP_ENOMEM;
+  if (place != GAP__PLACE_DEVICE) return 0;
+  int rc = host->card ? gap__card_take(host->card, bytes) : 0;
+  if (rc == 0) host->used_bytes += bytes;
+  return rc;
+}
+
+static void give_room(struct host *host, uint64_t bytes, enum gap__place place) {
+  if (place != GAP__PLACE_DEVICE) return;
+  host->used_bytes -= bytes;
+  if (host->card) gap__card_give(host->card, bytes);
+}
+
 /* A new chunk record with its pages; its index, or 0 with *rc. */
 static uint32_t make_chunk(struct host *host, uint64_t bytes, enum gap__place place, int *rc) {
   struct host_pages *pool = &host->pages[place];
   uint64_t count = bytes / GAP__PAGE;
-  *rc = GAP_ENOMEM;
-  if (count > pool->count) return 0;
+  if ((*rc = take_room(host, bytes, place)) != 0) return 0;
   *rc = GAP_ENOMETA;
   uint32_t *pages = malloc(count * sizeof *pages), index = pages ? gap__slab_take(&host->chunks) : 0;
   if (index == 0) {
     free(pages);
+    give_room(host, bytes, place);
     return 0;
   }
   for (uint64_t i = 0; i < count; i++) pages[i] = pool->free[--pool->count];
   struct host_chunk *chunk = gap__slab_at(&host->chunks, index);
   *chunk = (struct host_chunk){.generation = chunk->generation, .bytes = bytes, .pages = pages, .place = place};
-  if (place == GAP__PLACE_DEVICE) host->used_bytes += bytes;
   *rc = 0;
   return index;
 }
@@ -116,7 +130,7 @@ static void give_chunk(struct host *host, uint32_t index) {
     if (fallocate(host->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) != 0) host->faults++;
   }
   for (uint64_t i = count; i-- > 0;) pool->free[pool->count++] = chunk->pages[i];
-  if (chunk->place == GAP__PLACE_DEVICE) host->used_bytes -= chunk->bytes;
+  give_room(host, chunk->bytes, chunk->place);
   free(chunk->pages);
   chunk->pages = NULL;
   chunk->released = true;

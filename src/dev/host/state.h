@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "base/meta.h"
+#include "dev/host/card.h"
 #include "dev/host/host.h"
 #include "dev/soft/space.h"
 
@@ -70,6 +71,7 @@ struct host {
   pthread_mutex_t lock;
   pthread_cond_t progress; /* an operation has run */
   struct gap__host_params params;
+  struct gap__card *card; /* NULL: not shared */
   int fd;
   struct host_pages pages[2]; /* by place: the memfd holds the device's pages first, then the host's */
   uint64_t used_bytes;        /* of the device */
