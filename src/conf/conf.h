@@ -56,6 +56,7 @@ struct gap__conf {
   enum gap__strategy strategy;
   enum gap__torch torch;                         /* whose ways caching_allocator has */
   enum gap__serve serve;                         /* answer `gapless explain PID` */
+  enum gap__serve neighbours;                    /* ask other gapless processes on the card, and give to them */
   struct gap__conf_amount max_memory;            /* the cap on held bytes; not set: the card */
   uint64_t granularity;                          /* bytes a request is rounded to: 512 */
   uint64_t chunk_max;                            /* bytes, 2 MiB */
@@ -66,6 +67,7 @@ struct gap__conf {
   enum gap__convert convert;
   uint64_t trace_max;      /* bytes of the file `trace` */
   uint64_t trim_after_ms;  /* 0 off */
+  uint64_t lend_after_ms;  /* idle for so long: a neighbour may have it */
   uint32_t nmalloc;        /* whole ladders tried before the error; 1 */
   bool overflow;           /* host memory behind device addresses: needs tiers */
   uint64_t overflow_bytes; /* 0: by the tier's budget */

@@ -140,7 +140,7 @@ static void add_value(struct text *text, const struct gap__conf_entry *entry, co
     case GAP__CONF_KIND_STRATEGY: add(text, gap__conf_strategy_words[values->strategy]); break;
     case GAP__CONF_KIND_TORCH: add(text, gap__conf_torch_words[values->torch]); break;
     case GAP__CONF_KIND_CONVERT: add(text, gap__conf_convert_words[values->convert]); break;
-    case GAP__CONF_KIND_SERVE: add(text, gap__conf_serve_words[values->serve]); break;
+    case GAP__CONF_KIND_SERVE: add(text, gap__conf_serve_words[*(const enum gap__serve *)member]); break;
     case GAP__CONF_KIND_LOG: add(text, gap__conf_log_words[values->log_level]); break;
     case GAP__CONF_KIND_ROUNDUP: add_roundup(text, member); break;
     case GAP__CONF_KIND_SIZES: add_sizes(text, values); break;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "core/limit.h"
+#include "core/neighbour.h"
 #include "core/tally.h"
 #include "core/trouble.h"
 
@@ -99,7 +100,7 @@ int gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req
   struct gap__idle idle = gap__idle_figures(s);
   uint64_t cap = atomic_load(&s->device->cap_bytes), limit = gap__limit_most(s);
   char asked[GAP__TEXT_BYTES], held[GAP__TEXT_BYTES], live[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES],
-      whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES];
+      whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES], neighbours[200];
   struct reason why;
   find_reason(&why, s, req, &idle, limit);
   gap__text_size(req->bytes, asked);
@@ -108,10 +109,11 @@ int gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req
   gap__text_size(limit << GAP__PAGE_SHIFT, most);
   gap__text_size(idle.returnable_bytes, whole);
   gap__text_size(idle.stuck_bytes, stuck);
+  gap__neighbour_words(s->device, neighbours, sizeof neighbours);
   gap__device_explain(
       s->device,
       "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on "
-      "pages that live blocks share.",
-      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left", whole, stuck);
+      "pages that live blocks share.%s",
+      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left", whole, stuck, neighbours);
   return why.code;
 }

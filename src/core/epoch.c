@@ -199,7 +199,7 @@ void gap__epochs_begin_anew(struct gap__policy_state *s) {
       (s->clock < GAP__EPOCH_LAST + (GAP__EPOCH_MARGIN / 2) || !gap__lane_drain(s)))
     return;
   s->clock = 0;
-  s->watch.count = 0;
+  s->watch.trim.count = s->watch.lend.count = 0;
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) renumber(lane);
   for (struct gap__lane *lane = s->spare_lanes; lane; lane = lane->next) {
     lane->completed = lane->epoch - 1;

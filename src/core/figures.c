@@ -95,6 +95,7 @@ static void add_ours(struct gap__policy_state *s, struct gap__stats *out) {
   out->pages_stolen_alias += s->stolen_alias;
   out->pages_reclaimed_mapping += s->claimed;
   out->pages_trimmed += s->trimmed;
+  out->reserve_bytes += (int64_t)(gap__limit_reserve(s) << GAP__PAGE_SHIFT);
   out->metadata_bytes += (int64_t)table_bytes(s);
   out->num_ooms += s->ooms;
   out->num_alloc_retries += s->retries;

@@ -173,6 +173,8 @@ int gap__heap_create(const struct gap__heap_params *params, gap_heap **out) {
   }
   heap->device_count = params->dev_count;
   heap->open = params->open;
+  heap->opened = params->opened;
+  heap->ask = params->ask;
   heap->client = params->client;
   heap->client_free = params->client_free;
   int rc = set_up(heap, params);

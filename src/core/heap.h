@@ -19,7 +19,7 @@ struct gap__stat {
 
 /* The reclaim ladder; every rung is counted and timed. */
 #define GAP__RUNGS(X) \
-  X(fit) X(pending) X(steal_ready) X(grow) X(steal) X(wait) X(convert) X(callbacks) X(overflow) X(fail)
+  X(fit) X(pending) X(steal_ready) X(grow) X(steal) X(wait) X(convert) X(neighbours) X(callbacks) X(overflow) X(fail)
 enum gap__rung {
 #define X(name) GAP__RUNG_##name,
   GAP__RUNGS(X)
@@ -65,6 +65,23 @@ typedef bool gap__oom_callback(void *arg, int device, gap_stream stream, uint64_
 /* Opens device `ordinal` of a backend.  Called once a device, at the first request for it, under the heap's lock. */
 typedef int gap__open_fn(void *client, int ordinal, struct gap__dev **out);
 
+/* What a neighbour is asked for, and what it gave and says. */
+struct gap__given {
+  uint64_t wanted, given; /* bytes; given back to the driver */
+  uint64_t kept;          /* idle too, but used of late */
+  uint64_t in_ms;         /* when it could be given, if it is not used again */
+  uint64_t held;          /* all that it holds */
+};
+/* What came of asking the neighbours on a card. */
+struct gap__asked {
+  uint64_t got;               /* bytes that the driver has more than before */
+  int64_t neighbours, silent; /* asked, or known to be silent; of these, without an answer */
+  uint64_t held, kept;        /* sums of what they said */
+};
+/* Asks the neighbours on the card of a device for `bytes`, and waits for as long as there is hope.  Called in the requesting
+ * thread, without locks. */
+typedef void gap__ask_fn(void *client, int ordinal, uint64_t bytes, struct gap__asked *out);
+
 struct gap__heap_params {
   /* One a device, the heap's from here on, also when it cannot be made; NULL: `open` opens them when they are wanted. */
   struct gap__dev **devs;
@@ -72,6 +89,8 @@ struct gap__heap_params {
   const struct gap__conf *conf; /* copied; NULL: defaults */
   enum gap__maker maker;        /* who drives the page maker */
   gap__open_fn *open;
+  void (*opened)(void *client, int ordinal); /* after a device was opened, without locks; NULL: nothing */
+  gap__ask_fn *ask;                          /* NULL: there are no neighbours */
   void *client; /* the maker's own data; see gap__heap_client */
   void (*client_free)(
       void *); /* called last when the heap is destroyed, also when it could not be made; NULL: nothing */
@@ -137,6 +156,10 @@ int gap__heap_set_fraction(gap_heap *, int device, double fraction);
 int gap__heap_set_reserve(gap_heap *, int device, uint64_t bytes); /* left to other programs on the card */
 /* Opens the device; its memory, present and future, may be reached from `peer`.  GAP_ENOTSUP, GAP_EINVAL. */
 int gap__heap_enable_peer(gap_heap *, int device, int peer);
+/* Whether the device has neighbours that it asks and gives to; needed for gap__heap_give to give anything. */
+void gap__heap_lend(gap_heap *, int device, bool on);
+/* A neighbour asks for `bytes` of idle memory.  0, GAP_EINVAL, GAP_EFORKED. */
+int gap__heap_give(gap_heap *, int device, uint64_t bytes, struct gap__given *out);
 /* Takes over new values; the strategy of new blocks may change, old blocks stay where they are. */
 int gap__heap_configure(gap_heap *, const struct gap__conf *);
 void gap__heap_set_oom_callback(gap_heap *, gap__oom_callback *, void *arg);

@@ -83,6 +83,7 @@ int gap__heap_enable_peer(gap_heap *heap, int device, int peer) {
   if (!rc) rc = gap__heap_each(heap, device, renew_one, NULL);
   if (!rc) rc = gap__heap_imports_renew(heap, device);
   gap__unlock(&heap->lock);
+  if (!rc) gap__heap_tell_opened(heap, device);
   return rc;
 }
 

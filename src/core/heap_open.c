@@ -13,6 +13,7 @@ static int open_and_alloc(struct gap__policy_state *state, gap_stream stream, ga
   int rc = gap__heap_open_device(dev->heap, dev->ordinal);
   gap__unlock(&dev->heap->lock);
   if (rc) return rc;
+  gap__heap_tell_opened(dev->heap, dev->ordinal);
   const struct gap__policy *policy = heap_current(dev);
   return policy->alloc(heap_state_of(dev, policy), stream, pool, bytes, out);
 }
@@ -117,4 +118,8 @@ int gap__heap_open_device(gap_heap *heap, int device) {
     if (rc) return rc;
   }
   return take_into_use(heap, device);
+}
+
+void gap__heap_tell_opened(gap_heap *heap, int device) {
+  if (heap->opened) heap->opened(heap->client, device);
 }

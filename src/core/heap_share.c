@@ -164,6 +164,7 @@ int gap__heap_import(gap_heap *heap, int device, const gap_piece *pieces, unsign
     *base = import->base;
   }
   gap__unlock(&heap->lock);
+  if (!rc) gap__heap_tell_opened(heap, device);
   return rc;
 }
 

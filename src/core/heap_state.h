@@ -47,6 +47,8 @@ struct gap_heap {
   int device_count;
   struct gap__lock lock; /* rank HEAP: configuration, strategies, making and counting pools, opening devices */
   gap__open_fn *open;
+  void (*opened)(void *client, int ordinal);
+  gap__ask_fn *ask;
   void *client;
   void (*client_free)(void *);
   struct heap_conf *confs; /* newest first; guarded by the lock */
@@ -87,6 +89,7 @@ void gap__heap_confs_free(gap_heap *);
 /* heap_open.c, the heap's lock held. */
 void gap__heap_prepare_device(gap_heap *, int device, const struct gap__heap_params *);
 int gap__heap_open_device(gap_heap *, int device);
+void gap__heap_tell_opened(gap_heap *, int device); /* without the lock, after the first */
 /* The state of a strategy, made when it is first wanted. */
 int gap__heap_strategy(gap_heap *, int device, enum gap__strategy, struct gap__policy_state **out);
 /* Makes the strategy that these values choose, if need be; after it, choosing it cannot fail. */

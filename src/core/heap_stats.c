@@ -57,6 +57,7 @@ int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
   uint64_t split = gap__device_conf(&at->base)->max_split_size;
   out->max_split_size = split == GAP__CONF_UNLIMITED ? -1 : (int64_t)split;
   out->cap_bytes = (int64_t)at->base.cap_bytes;
+  gap__hood_stats(&at->base.hood, out);
   if (heap_is_open(&at->base)) add_driver(at, out); /* after the strategies: they may ask the driver while they count */
   return 0;
 }
@@ -78,6 +79,7 @@ int gap__heap_reset_accumulated(gap_heap *heap, int device) {
   int rc = reset(heap, device, false, true);
   if (rc) return rc;
   struct heap_device *at = heap_device_at(heap, device);
+  gap__hood_reset(&at->base.hood);
   for (int call = 0; heap_is_open(&at->base) && call < GAP__CALL_COUNT; call++)
     at->driver_base[call] = read_driver(at->base.dev, call);
   return 0;

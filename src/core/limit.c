@@ -34,6 +34,8 @@ static uint64_t reserve_pages(const struct gap__policy_state *s) {
   return bytes >> GAP__PAGE_SHIFT;
 }
 
+uint64_t gap__limit_reserve(const struct gap__policy_state *s) { return reserve_pages(s); }
+
 /* What the driver has left, asked only when the last answer is used up or the end is near. */
 static uint64_t driver_limit(struct gap__policy_state *s, uint64_t reserve) {
   uint64_t held = gap__held_pages(s), free_bytes, total;
@@ -81,6 +83,18 @@ void gap__limit_judge(struct gap__policy_state *s) {
   uint64_t held = gap__held_pages(s), hard = gap__hard_limit(s);
   atomic_store_explicit(&s->scarce, hard != UINT64_MAX && held + held / 4 >= hard, memory_order_relaxed);
 }
+
+uint64_t gap__limit_short(const struct gap__policy_state *s, uint64_t pages) {
+  uint64_t cap = cap_pages(s), held = gap__held_pages(s), reserve = reserve_pages(s), free_bytes, total_bytes;
+  uint64_t room = cap > held ? cap - held : 0;
+  if (pages > room) pages = room;
+  if (!pages || gap__dev_mem_info(s->dev, &free_bytes, &total_bytes)) return 0;
+  uint64_t left = free_bytes >> GAP__PAGE_SHIFT, needed = pages + reserve;
+  if (needed > total_bytes >> GAP__PAGE_SHIFT) return 0;
+  return needed > left ? needed - left : 0;
+}
+
+void gap__limit_ask_again(struct gap__policy_state *s) { s->driver_limit = 0; }
 
 void gap__limit_refused(struct gap__policy_state *s) {
   s->driver_limit = 0;

@@ -9,9 +9,9 @@
 uint64_t gap__held_pages(const struct gap__policy_state *);
 /* The cap; without one what the driver has left, less the reserve. */
 uint64_t gap__hard_limit(struct gap__policy_state *);
-/* What can be held at all: the hard limit, at most the card. */
 /* What may stay held after a change of the limits: at most the cap, and less where the reserve is pierced. */
 uint64_t gap__limit_keep(struct gap__policy_state *);
+/* What can be held at all: the hard limit, at most the card. */
 uint64_t gap__limit_most(struct gap__policy_state *);
 /* Up to here growing is preferred to stealing: the cap, else grow_limit x the peak of live bytes. */
 uint64_t gap__soft_limit(struct gap__policy_state *, uint64_t request_bytes);
@@ -26,6 +26,13 @@ static inline uint64_t gap__firm_limit(uint64_t soft, uint64_t hard) {
 uint32_t gap__limit_chunk_pages(const struct gap__policy_state *);
 /* After held has changed: is memory scarce now? */
 void gap__limit_judge(struct gap__policy_state *);
+/* What is left free for other programs. */
+uint64_t gap__limit_reserve(const struct gap__policy_state *);
+/* How much less the driver has left, beyond the reserve, than a request of `pages` may take of it; 0 also where the cap, or the card, is too
+ * small for it. */
+uint64_t gap__limit_short(const struct gap__policy_state *, uint64_t pages);
+/* The driver is asked again what it has left. */
+void gap__limit_ask_again(struct gap__policy_state *);
 /* The driver refused: forget what it said earlier, and ask it from now on although a cap is set. */
 void gap__limit_refused(struct gap__policy_state *);
 

@@ -10,6 +10,15 @@
 
 struct gap__policy_state; /* the strategy's own */
 
+/* Other gapless processes on the card: neighbour.h. */
+struct gap__hood {
+  _Atomic bool lends;                                             /* there may be some */
+  _Atomic int64_t known, unheard, held_bytes, kept_bytes;         /* what the request at hand has heard of them */
+  _Atomic int64_t asks, got_bytes, silent, requests, given_bytes; /* totals */
+};
+void gap__hood_stats(struct gap__hood *, struct gap__stats *);
+void gap__hood_reset(struct gap__hood *);
+
 /* What all strategies of one device share. Guarded by nobody: read-mostly, or atomic. */
 struct gap__device {
   gap_heap *heap;
@@ -22,6 +31,7 @@ struct gap__device {
   _Atomic bool whole_said;                 /* that whole driver allocations serve for want of addresses: one line tells */
   _Atomic bool watched;                    /* somebody listens to events: strategies report them with gap__report() */
   enum gap__maker maker;
+  struct gap__hood hood;
   struct gap__lock diagnosis_lock;         /* a last rank, like the event lock; guards: */
   char diagnosis[1024];                    /* why the last failed request failed */
   _Atomic(const struct gap__policy *) current;                   /* serves new blocks */
@@ -83,6 +93,8 @@ struct gap__policy {
   int (*pieces)(struct gap__policy_state *, gap_addr, gap__piece_fn *, void *arg);
   int (*check)(struct gap__policy_state *, char *text, size_t bytes);
   int (*renew_access)(struct gap__policy_state *); /* the device has let a peer in; NULL: nothing to do */
+  void (*give)(struct gap__policy_state *, uint64_t bytes,
+               struct gap__given *);        /* to a neighbour; adds.  NULL: nothing */
   void (*tick)(struct gap__policy_state *); /* may be NULL */
   void (*after_fork)(struct gap__policy_state *); /* in the child: locks may be held by threads that are gone */
 };

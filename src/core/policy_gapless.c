@@ -12,6 +12,7 @@
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/maker.h"
+#include "core/neighbour.h"
 #include "core/peer.h"
 #include "core/pending.h"
 #include "core/pool.h"
@@ -467,5 +468,6 @@ const struct gap__policy gap__policy_gapless = {
     .find = gap__figures_find,
     .check = gap__check,
     .renew_access = gap__peer_renew_access,
+    .give = gap__neighbour_give,
     .tick = tick,
 };

@@ -2,7 +2,8 @@
  *
  * Rungs: 1 an idle block · 2 pending frees that are ready · 3 idle pages instead of growing (beyond the soft limit)
  * · 4 growing · 5 idle pages at the hard limit · 6 waiting for the earliest event that may help; where events cannot tell,
- * for the whole device · 7 conversion (none yet) · 8 callbacks · 9 overflow (none yet) · 10 failure with a diagnosis.
+ * for the whole device · 7 conversion (none yet) · 8 idle memory of other gapless processes on the card · 9 callbacks
+ * · 10 overflow (none yet) · 11 failure with a diagnosis.
  * After each rung that may have freed something the idle blocks are searched again. */
 #include "core/reclaim.h"
 
@@ -12,11 +13,14 @@
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/maker.h"
+#include "core/neighbour.h"
 #include "core/pending.h"
 #include "core/place.h"
 #include "core/supply.h"
 #include "core/tray.h"
 #include "core/trouble.h"
+
+enum { NEIGHBOUR_ROUNDS = 4 }; /* others may be faster to take what a neighbour gave */
 
 struct ladder {
   struct gap__policy_state *s;
@@ -143,6 +147,31 @@ static bool drain(struct ladder *l) {
   return true;
 }
 
+/* Own idle pages serve first; what is short of the rest is asked for.  Once more for all of it where that was not enough: idle
+ * pages may be of no use here. */
+static bool ask_neighbours(struct ladder *l, bool again) {
+  struct gap__policy_state *s = l->s;
+  uint64_t pages = gap__page_up(l->units), idle = gap__idle_figures(s).returnable_bytes >> GAP__PAGE_SHIFT;
+  uint64_t lacking = gap__limit_short(s, again || idle >= pages ? pages : pages - idle);
+  if (!lacking) return false;
+  gap__unlock(&s->lock);
+  bool freed = gap__neighbour_ask(s->device, lacking << GAP__PAGE_SHIFT);
+  gap__lock(&s->lock);
+  gap__limit_ask_again(s);
+  rung_done(l, GAP__RUNG_neighbours, false);
+  return freed;
+}
+
+static bool borrow(struct ladder *l) {
+  gap__neighbour_forget(l->s->device);
+  for (int asked = 0; asked < NEIGHBOUR_ROUNDS && ask_neighbours(l, asked > 0); asked++)
+    if (search(l)) {
+      l->s->rung_count[GAP__RUNG_neighbours]++;
+      return true;
+    }
+  return false;
+}
+
 static bool call_back(struct ladder *l) {
   struct gap__device *device = l->s->device;
   gap__unlock(&l->s->lock); /* the callback frees through the ordinary calls */
@@ -169,7 +198,7 @@ static bool climb(struct ladder *l) {
       l->s->rung_count[GAP__RUNG_wait]++;
       return true;
     }
-  if (drain(l)) return true;
+  if (drain(l) || borrow(l)) return true;
   if (!call_back(l) || !search(l)) return false;
   l->s->rung_count[GAP__RUNG_callbacks]++;
   return true;

@@ -255,13 +255,18 @@ struct gap__pool {
 };
 
 #define GAP__WATCH_NOTES 8u
-struct gap__watch { /* guarded by the device lock */
-  _Atomic uint64_t due_ns; /* the next look; read without a lock: the maker and a tick may step at once */
+struct gap__notes { /* a quarter of an age apart: together they reach back further than it */
   uint32_t count;
-  struct gap__watch_note {
+  struct gap__note {
     uint64_t ns;
     uint32_t epoch; /* the newest one then */
-  } notes[GAP__WATCH_NOTES]; /* in order of time */
+  } at[GAP__WATCH_NOTES]; /* in order of time */
+};
+struct gap__watch {             /* guarded by the device lock */
+  _Atomic uint64_t due_ns;      /* the next look; read without a lock: the maker and a tick may step at once */
+  struct gap__notes trim, lend; /* for trim_after_ms and lend_after_ms */
+  int64_t uses;                 /* allocations and frees when it was last looked */
+  uint64_t used_ns;             /* when they were last seen to have changed */
 };
 
 /* How a request fared that a plan might have placed. */

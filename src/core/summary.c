@@ -62,13 +62,15 @@ static void add_memory(struct gap__text *out, const struct gap__stats *s) {
 }
 
 static void add_idle(struct gap__text *out, const struct gap__stats *s) {
-  char whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES], cap[GAP__TEXT_BYTES];
+  char whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES], cap[GAP__TEXT_BYTES],
+      reserve[GAP__TEXT_BYTES];
   gap__text_add(out, "  idle: %s could be moved or given back, %s lies on pages in use; %lld idle blocks\n",
                 gap__text_size((uint64_t)s->idle_returnable_bytes, whole), gap__text_size((uint64_t)s->idle_stuck_bytes, stuck),
                 (long long)s->idle_extents);
-  gap__text_add(out, "  largest request that could be served now: %s; cap: %s\n",
+  gap__text_add(out, "  largest request that could be served now: %s; cap: %s; left to others: %s\n",
                 gap__text_size((uint64_t)s->largest_servable_bytes, most),
-                s->cap_bytes ? gap__text_size((uint64_t)s->cap_bytes, cap) : "none");
+                s->cap_bytes ? gap__text_size((uint64_t)s->cap_bytes, cap) : "none",
+                gap__text_size((uint64_t)s->reserve_bytes, reserve));
   gap__text_add(out, "  out of memory: %lld; retries: %lld; stalls: %lld (%.3f ms)\n", (long long)s->num_ooms,
                 (long long)s->num_alloc_retries, (long long)s->stalls, (double)s->stall_us / 1e3);
 }
@@ -92,6 +94,19 @@ static void add_plan(struct gap__text *out, const struct gap__stats *s) {
                 gap__text_size((uint64_t)bytes, all), (long long)s->plan_unexpected, (long long)s->plan_taken,
                 (long long)s->plan_unbacked);
   gap__text_add(out, "  plan: found %lld times, %lld periods ended\n", (long long)s->plan_found, (long long)s->plan_periods);
+}
+
+/* Only where it has asked, or was. */
+static void add_neighbours(struct gap__text *out, const struct gap__stats *s) {
+  char got[GAP__TEXT_BYTES], given[GAP__TEXT_BYTES];
+  if (!s->neighbour_asks && !s->neighbour_requests) return;
+  gap__text_add(
+      out,
+      "  neighbours: asked %lld times (%.3f ms), %s came free, %lld without an answer; was asked %lld times and "
+      "gave %s\n",
+      (long long)s->neighbour_asks, (double)s->rung_us[GAP__RUNG_neighbours] / 1e3,
+      gap__text_size((uint64_t)s->neighbour_got_bytes, got), (long long)s->neighbour_silent,
+      (long long)s->neighbour_requests, gap__text_size((uint64_t)s->neighbour_given_bytes, given));
 }
 
 /* "weights (3,0)"; without a tag "(3,0)". */
@@ -142,6 +157,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   add_idle(out, &s);
   add_classes(out, &s);
   add_plan(out, &s);
+  add_neighbours(out, &s);
   add_usage(out, heap, device);
   add_work(out, &s);
   return 0;

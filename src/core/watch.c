@@ -8,47 +8,69 @@
 #include "core/supply.h"
 
 #define MS 1000000ull
-#define LOOK_NS (250 * MS)      /* between two looks */
-#define LOOK_NS_LEAST (10 * MS) /* where trim_after_ms is short */
+#define LOOK_NS_LEAST (10 * MS) /* where an age is short */
 enum { BATCH_PAGES = 16 };      /* given back under the device lock at once: a millisecond */
 
-static uint64_t age_ns(const struct gap__policy_state *s) { return gap__device_conf(s->device)->trim_after_ms * MS; }
+static uint64_t trim_age_ns(const struct gap__policy_state *s) {
+  return gap__device_conf(s->device)->trim_after_ms * MS;
+}
 
-/* A quarter of the age at most, so that a page goes between once and 1.25 times the age after its last use. */
-static uint64_t look_after_ns(const struct gap__policy_state *s) {
-  uint64_t quarter = age_ns(s) / 4;
-  if (!quarter || quarter >= LOOK_NS) return LOOK_NS;
+/* 0 where there are no neighbours, and where they get at once what is idle. */
+static uint64_t lend_age_ns(const struct gap__policy_state *s) {
+  return atomic_load(&s->device->hood.lends) ? gap__device_conf(s->device)->lend_after_ms * MS : 0;
+}
+
+/* ---- when to look ---- */
+
+/* A quarter of an age at most, so that a page goes between once and 1.25 times the age after its last use. */
+static uint64_t look_for(uint64_t age_ns) {
+  uint64_t quarter = age_ns / 4;
+  if (!quarter || quarter >= GAP__WATCH_LOOK_NS) return GAP__WATCH_LOOK_NS;
   return quarter < LOOK_NS_LEAST ? LOOK_NS_LEAST : quarter;
+}
+
+static uint64_t look_after_ns(const struct gap__policy_state *s) {
+  uint64_t trim = look_for(trim_age_ns(s)), lend = look_for(lend_age_ns(s));
+  return trim < lend ? trim : lend;
 }
 
 /* ---- ages ---- */
 
 /* The newest epoch at the last note made `ns` or earlier; 0: there is none so old. */
-static uint32_t epoch_at(const struct gap__watch *watch, uint64_t ns) {
-  for (uint32_t i = watch->count; i > 0; i--)
-    if (watch->notes[i - 1].ns <= ns) return watch->notes[i - 1].epoch;
+static uint32_t epoch_at(const struct gap__notes *notes, uint64_t ns) {
+  for (uint32_t i = notes->count; i > 0; i--)
+    if (notes->at[i - 1].ns <= ns) return notes->at[i - 1].epoch;
   return 0;
 }
 
+static uint32_t epoch_before(const struct gap__notes *notes, uint64_t now_ns, uint64_t age_ns) {
+  return now_ns > age_ns ? epoch_at(notes, now_ns - age_ns) : 0;
+}
+
+static bool wants_note(struct gap__notes *notes, uint64_t now_ns, uint64_t age_ns) {
+  if (!age_ns) notes->count = 0;
+  return age_ns && (!notes->count || now_ns - notes->at[notes->count - 1].ns >= age_ns / 4);
+}
+
+static void add_note(struct gap__notes *notes, struct gap__note note) {
+  if (notes->count == GAP__WATCH_NOTES) memmove(notes->at, notes->at + 1, --notes->count * sizeof *notes->at);
+  notes->at[notes->count++] = note;
+}
+
 /* Notes the newest epoch; what is freed from now on carries later ones. */
-static void note(struct gap__policy_state *s, uint64_t now_ns) {
-  struct gap__watch *watch = &s->watch;
+static void note_now_and_then(struct gap__policy_state *s, uint64_t now_ns) {
+  bool trim = wants_note(&s->watch.trim, now_ns, trim_age_ns(s)),
+       lend = wants_note(&s->watch.lend, now_ns, lend_age_ns(s));
+  if (!trim && !lend) return;
   gap__epochs_renumber(s);
-  if (watch->count == GAP__WATCH_NOTES) memmove(watch->notes, watch->notes + 1, --watch->count * sizeof *watch->notes);
-  watch->notes[watch->count++] = (struct gap__watch_note){now_ns, s->clock};
+  struct gap__note note = {now_ns, s->clock};
+  if (trim) add_note(&s->watch.trim, note);
+  if (lend) add_note(&s->watch.lend, note);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     gap__lock(&lane->lock);
     gap__lane_begin_epoch_locked(lane);
     gap__unlock(&lane->lock);
   }
-}
-
-/* Notes lie a quarter of the age apart, so that all of them together reach back further than the age. */
-static void note_now_and_then(struct gap__policy_state *s, uint64_t now_ns) {
-  struct gap__watch *watch = &s->watch;
-  uint64_t age = age_ns(s);
-  if (!age) watch->count = 0;
-  else if (!watch->count || now_ns - watch->notes[watch->count - 1].ns >= age / 4) note(s, now_ns);
 }
 
 /* ---- giving back ---- */
@@ -60,7 +82,7 @@ static bool shed(struct gap__policy_state *s, uint64_t keep, uint32_t epoch) {
   return (epoch == UINT32_MAX ? gap__trim_idle(s, NULL, batch, false) : gap__trim_old(s, batch, epoch)) > 0;
 }
 
-static bool mind_neighbours(struct gap__policy_state *s) {
+static bool mind_reserve(struct gap__policy_state *s) {
   uint64_t keep = gap__limit_keep(s);
   if (gap__held_pages(s) <= keep) return false;
   atomic_store(&s->ahead, NULL); /* or what goes back would be made anew */
@@ -68,14 +90,14 @@ static bool mind_neighbours(struct gap__policy_state *s) {
 }
 
 static bool mind_age(struct gap__policy_state *s, uint64_t now_ns) {
-  uint64_t age = age_ns(s);
-  uint32_t old = age && now_ns > age ? epoch_at(&s->watch, now_ns - age) : 0;
+  uint64_t age = trim_age_ns(s);
+  uint32_t old = age ? epoch_before(&s->watch.trim, now_ns, age) : 0;
   return old && !atomic_load(&s->ahead) && shed(s, 0, old);
 }
 
 static bool give_back(struct gap__policy_state *s, uint64_t now_ns) {
   gap__dev_background(s->dev, true);
-  bool more = mind_neighbours(s) || mind_age(s, now_ns);
+  bool more = mind_reserve(s) || mind_age(s, now_ns);
   gap__dev_background(s->dev, false);
   return more;
 }
@@ -86,12 +108,13 @@ static void begin_look(struct gap__policy_state *s, uint64_t now_ns) {
   s->watch.due_ns = now_ns + look_after_ns(s);
   gap__dev_background_ask(s->dev); /* on a simulated card: events are looked at now, not when the worker last worked */
   gap__dev_background(s->dev, true);
-  if (age_ns(s)) gap__pending_poll(s);
+  if (trim_age_ns(s) || lend_age_ns(s)) gap__pending_poll(s);
   gap__dev_background(s->dev, false);
 }
 
 static void end_look(struct gap__policy_state *s, uint64_t now_ns) {
   gap__dev_background(s->dev, true);
+  if (lend_age_ns(s)) gap__watch_see_use(s, now_ns);
   note_now_and_then(s, now_ns);
   gap__dev_background(s->dev, false);
 }
@@ -112,4 +135,31 @@ void gap__watch_step(struct gap__policy_state *s) {
   }
   end_look(s, now_ns);
   gap__unlock(&s->lock);
+}
+
+/* ---- for neighbours ---- */
+
+uint32_t gap__watch_lendable(const struct gap__policy_state *s, uint64_t now_ns) {
+  uint64_t age = lend_age_ns(s);
+  return age ? epoch_before(&s->watch.lend, now_ns, age) : UINT32_MAX;
+}
+
+/* Each allocation and each free counts once. */
+static int64_t uses_of(const struct gap__tally *tally) { return 2 * tally->count_total - tally->count; }
+
+void gap__watch_see_use(struct gap__policy_state *s, uint64_t now_ns) {
+  int64_t uses = uses_of(&s->gone[GAP__KIND_SMALL]) + uses_of(&s->gone[GAP__KIND_LARGE]);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lock(&lane->lock);
+    uses += uses_of(&lane->tally[GAP__KIND_SMALL]) + uses_of(&lane->tally[GAP__KIND_LARGE]);
+    gap__unlock(&lane->lock);
+  }
+  if (uses != s->watch.uses || !s->watch.used_ns) s->watch.used_ns = now_ns;
+  s->watch.uses = uses;
+}
+
+/* Notes lie a quarter of the age apart, and are made at looks. */
+uint64_t gap__watch_lends_in_ns(const struct gap__policy_state *s, uint64_t now_ns) {
+  uint64_t age = lend_age_ns(s), at_ns = s->watch.used_ns + age + age / 4 + 2 * look_after_ns(s);
+  return at_ns > now_ns ? at_ns - now_ns : 0;
 }
