@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A long run of everything that looks for faults by itself: tools/soak.py [--operations N] [--seeds N] [--seconds N] [--out FILE]
 
-Runs the soak program (tests/soak), the torture programs with N made-up scripts of which every call fails in turn, and, where they
+Runs the soak program (tests/soak) with each strategy, the torture programs with N made-up scripts of which every call fails in turn, and, where they
 are built, the fuzz targets for some seconds each.  The last line sums up: inputs tried, faults injected, operations run,
 findings, bytes lost.  The status is 0 only when nothing was found and nothing was left out.  --out keeps the figures, with date
 and commit; a tree with changes is told apart.
@@ -32,11 +32,16 @@ def complain(what, result):
     sys.stderr.write(f"{what}: status {result.returncode}\n{result.stdout[-2000:]}{result.stderr[-4000:]}")
 
 
-def soak(operations, seed):
-    """The figures of the soak program, and what it says."""
-    result = run([os.path.join(ROOT, "build", "tests", "soak"), "--operations", str(operations), "--seed", str(seed)])
+STRATEGIES = ["", "strategy:caching_allocator", "strategy:caching_allocator,expandable_segments:True", "strategy:pooled",
+              "strategy:heuristic"]
+
+
+def soak_one(operations, seed, conf):
+    """The figures of one run of the soak program, and what it says."""
+    result = run([os.path.join(ROOT, "build", "tests", "soak"), "--operations", str(operations), "--seed", str(seed),
+                  "--conf", conf])
     if result.returncode:
-        complain("soak", result)
+        complain(f"soak {conf}", result)
     try:
         parts = json.loads(result.stdout)
     except ValueError:
@@ -44,7 +49,14 @@ def soak(operations, seed):
     runs = [part for part in parts.values() if isinstance(part, dict)]
     findings = sum(part["findings"] for part in runs) + (not parts["same_addresses"])
     return {"operations": sum(part["operations"] for part in runs), "findings": max(findings, int(result.returncode != 0)),
-            "bytes_lost": sum(part["bytes_lost"] for part in runs), "parts": parts}
+            "bytes_lost": sum(part["bytes_lost"] for part in runs), "conf": conf, "parts": parts}
+
+
+def soak(operations, seed):
+    """All operations with the default strategy, a tenth of them with each of the others."""
+    runs = [soak_one(operations // 10 if conf else operations, seed, conf) for conf in STRATEGIES]
+    total = {key: sum(one[key] for one in runs) for key in ("operations", "findings", "bytes_lost")}
+    return {**total, "runs": runs}
 
 
 def torture(seeds):

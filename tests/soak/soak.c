@@ -1,9 +1,11 @@
-/* A long run: soak [--operations N] [--seed N]
+/* A long run: soak [--operations N] [--seed N] [--conf STRING]
  *
  * Random operations of a program with several streams, first on `host`, where the contents of every block are looked at when it is
- * freed, then twice on the simulated card, where the same sequence must give the same addresses and answers.  At intervals the
- * whole-heap checker runs, the statistics must agree with the program's own books, and the allocator's own records must not grow: in a
- * long run not beyond the first half, in a short one not beyond what 128 streams need.  Prints one JSON object: what was done and what was found; the status is 0 when nothing was. */
+ * freed, then a quarter of them twice on the simulated card, where the same sequence must give the same addresses and answers, and
+ * 25 million operations take more than an hour of the card's time.  At intervals the whole-heap checker runs, the
+ * statistics must agree with the program's own books, and the allocator's own records must not grow: in a long run not
+ * beyond the first half, in a short one not beyond what 128 streams need.  Prints one JSON object: what was done and what was found; the
+ * status is 0 when nothing was. */
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,23 +19,30 @@
 #include "dev/sim/sim.h"
 
 #define MIB ((uint64_t)1 << 20)
-enum { SLOTS = 400, STREAMS = 6, POOLS = 3, INTERVALS = 200, LONG = 40000000 };
-#define RECORDS_MOST (8 * MIB)
+enum { SLOTS = 400, STREAMS = 6, POOLS = 3, INTERVALS = 200, LONG = 5000000 };
+/* A record for each piece of a page that a size class has, else for each block. */
+#define RECORDS_MOST(s) ((s)->strategy == GAP__STRATEGY_POOLED ? 32 * MIB : 8 * MIB)
 
 struct slot {
   gap_addr addr;
   uint64_t bytes, tag;
 };
 
+struct task {
+  uint64_t seed, operations;
+  const char *conf;
+};
+
 struct soak {
   gap_heap *heap;
   struct gap__dev *dev;
+  enum gap__strategy strategy;
   bool real;
-  uint64_t seed, tags, operations, checks, refused, findings;
-  uint64_t hash;          /* of all addresses and answers, in order */
-  uint64_t live_blocks;   /* the program's own books */
-  uint64_t requested;     /* bytes */
-  uint64_t metadata_most; /* in the first half of a long run */
+  uint64_t seed, tags, operations, checks, findings;
+  uint64_t hash; /* of all addresses and answers, in order */
+  /* the program's own books */
+  uint64_t served, served_bytes, refused, live_blocks, live_bytes; /* bytes in whole units of 512 */
+  uint64_t metadata_most;                                          /* in the first half of a long run */
   bool retained[POOLS];
   struct slot slots[SLOTS];
 };
@@ -80,6 +89,8 @@ static uint64_t any_size(struct soak *s) {
   return (((uint64_t)8 << shift) + pick(s, (uint64_t)8 << shift)) / 8 * 8;
 }
 
+static uint64_t rounded(const struct slot *slot) { return (slot->bytes + 511) / 512 * 512; }
+
 static gap_stream any_stream(struct soak *s) { return (gap_stream)(1 + pick(s, STREAMS)) * 64; }
 
 static void take(struct soak *s, struct slot *slot) {
@@ -95,8 +106,8 @@ static void take(struct soak *s, struct slot *slot) {
     return;
   }
   write_tag(s, slot);
-  s->live_blocks++;
-  s->requested += slot->bytes;
+  s->served++, s->live_blocks++;
+  s->served_bytes += rounded(slot), s->live_bytes += rounded(slot);
 }
 
 static void give(struct soak *s, struct slot *slot) {
@@ -105,7 +116,7 @@ static void give(struct soak *s, struct slot *slot) {
   expect(s, rc == 0, "free: %d", rc);
   slot->addr = 0;
   s->live_blocks--;
-  s->requested -= slot->bytes;
+  s->live_bytes -= rounded(slot);
 }
 
 /* ---- what happens now and then ---- */
@@ -120,14 +131,25 @@ static void toggle_pool(struct soak *s) {
 
 static void disturb(struct soak *s) {
   uint64_t bytes = 0;
-  switch (pick(s, 5)) {
+  switch (pick(s, 6)) {
     case 0: (void)gap__heap_trim(s->heap, 0, (gap_pool_id){0, 0}, &bytes); break;
     case 1: (void)gap__heap_set_cap(s->heap, 0, (128 + pick(s, 256)) * MIB); break;
     case 2: toggle_pool(s); break;
     case 3: (void)gap__heap_retire_stream(s->heap, 0, any_stream(s)); break;
+    case 4:
+      if (!s->real) gap__sim_neighbour_set(s->dev, pick(s, 400) * MIB);
+      break;
     default: gap__heap_tick(s->heap, 0);
   }
   note(s, bytes);
+}
+
+/* Mostly a moment, now and then as long as a program takes to think: 0.16 ms a step on average. */
+static void let_time_pass(struct soak *s) {
+  if (pick(s, 32) == 0) gap__sim_clock_advance(s->dev, 100000);
+  if (pick(s, 512)) return;
+  gap__sim_clock_advance(s->dev, 80000000);
+  gap__heap_tick(s->heap, 0);
 }
 
 static void step(struct soak *s) {
@@ -137,15 +159,34 @@ static void step(struct soak *s) {
   else if (!slot->addr) take(s, slot);
   else if (pick(s, 16) == 0) (void)gap__heap_record_stream(s->heap, slot->addr, any_stream(s));
   else give(s, slot);
-  if (!s->real && pick(s, 32) == 0) gap__sim_clock_advance(s->dev, 100000);
+  if (!s->real) let_time_pass(s);
 }
 
 /* ---- looking at it ---- */
 
 static void check_records(struct soak *s, uint64_t bytes, bool growing) {
-  uint64_t most = growing ? RECORDS_MOST : s->metadata_most + s->metadata_most / 8;
+  uint64_t most = growing ? RECORDS_MOST(s) : s->metadata_most + s->metadata_most / 8;
   if (growing && bytes > s->metadata_most) s->metadata_most = bytes;
   expect(s, bytes <= most, "records of %llu bytes, not %llu", (unsigned long long)bytes, (unsigned long long)most);
+}
+
+/* What a strategy adds to a size differs; only `gapless` hands out exactly the units that were asked for. */
+static void check_books(struct soak *s, const struct gap__stats *stats) {
+  const struct gap__stat *blocks = &stats->allocation[0], *bytes = &stats->allocated_bytes[0];
+  bool exact = s->strategy == GAP__STRATEGY_GAPLESS;
+  expect(s, (uint64_t)blocks->current == s->live_blocks, "%lld blocks, not %llu", (long long)blocks->current,
+         (unsigned long long)s->live_blocks);
+  expect(s, (uint64_t)blocks->allocated == s->served && (uint64_t)blocks->freed == s->served - s->live_blocks,
+         "%lld blocks in all, not %llu", (long long)blocks->allocated, (unsigned long long)s->served);
+  expect(
+      s,
+      exact || !s->live_blocks ? (uint64_t)bytes->current == s->live_bytes : (uint64_t)bytes->current >= s->live_bytes,
+      "%lld bytes, not %llu", (long long)bytes->current, (unsigned long long)s->live_bytes);
+  expect(s, exact ? (uint64_t)bytes->allocated == s->served_bytes : (uint64_t)bytes->allocated >= s->served_bytes,
+         "%lld bytes in all, not %llu", (long long)bytes->allocated, (unsigned long long)s->served_bytes);
+  expect(s, bytes->allocated - bytes->freed == bytes->current, "bytes do not add up");
+  if (s->strategy != GAP__STRATEGY_HEURISTIC) /* it counts what one strategy refuses and the other serves */
+    expect(s, (uint64_t)stats->num_ooms == s->refused, "%lld refusals", (long long)stats->num_ooms);
 }
 
 static void check(struct soak *s, bool growing) {
@@ -155,9 +196,7 @@ static void check(struct soak *s, bool growing) {
   expect(s, rc == 0, "checker: %s", text);
   rc = gap__heap_stats(s->heap, 0, &stats);
   expect(s, rc == 0, "statistics: %d", rc);
-  expect(s, (uint64_t)stats.allocation[0].current == s->live_blocks, "%lld blocks, not %llu",
-         (long long)stats.allocation[0].current, (unsigned long long)s->live_blocks);
-  expect(s, (uint64_t)stats.num_ooms == s->refused, "%lld refusals", (long long)stats.num_ooms);
+  check_books(s, &stats);
   check_records(s, (uint64_t)stats.metadata_bytes, growing);
   if (s->real) expect(s, gap__host_faults(s->dev) == 0, "the device has seen a fault");
   s->checks++;
@@ -179,52 +218,73 @@ static uint64_t finish(struct soak *s) {
   return given + (uint64_t)stats.active_bytes[0].current;
 }
 
-static bool begin(struct soak *s, bool real, uint64_t seed) {
+static int make_heap(struct soak *s, const char *text) {
+  struct gap__conf_set *set = gap__conf_new();
+  int rc = set ? gap__conf_apply(set, GAP__CONF_RUNTIME, "--conf", text, NULL) : GAP_ENOMETA;
+  if (rc) return rc;
+  struct gap__heap_params params = {.devs = &s->dev,
+                                    .dev_count = 1,
+                                    .conf = gap__conf_values(set),
+                                    .maker = s->real ? GAP__MAKER_OFF : GAP__MAKER_STEPPED};
+  s->strategy = params.conf->strategy;
+  rc = gap__heap_create(&params, &s->heap);
+  gap__conf_free(set);
+  return rc ? rc : gap__heap_set_cap(s->heap, 0, 256 * MIB);
+}
+
+static bool begin(struct soak *s, bool real, const struct task *task) {
   struct gap__host_params host = {.total_bytes = 512 * MIB, .window_max_bytes = 256 * MIB};
   struct gap__sim_params sim = {.total_bytes = 512 * MIB, .lag_us = 2000, .window_max_bytes = 256 * MIB};
-  *s = (struct soak){.real = real, .seed = seed};
-  struct gap__heap_params params = {
-      .devs = &s->dev, .dev_count = 1, .maker = real ? GAP__MAKER_OFF : GAP__MAKER_STEPPED};
-  if (real ? gap__host_create(0, &host, &s->dev) : gap__sim_create(0, &sim, &s->dev)) return false;
-  return gap__heap_create(&params, &s->heap) == 0 && gap__heap_set_cap(s->heap, 0, 256 * MIB) == 0;
+  *s = (struct soak){.real = real, .seed = task->seed};
+  int rc = real ? gap__host_create(0, &host, &s->dev) : gap__sim_create(0, &sim, &s->dev);
+  if (!rc) rc = make_heap(s, task->conf);
+  if (rc) fprintf(stderr, "soak: %s\n", gap_strerror(rc));
+  return rc == 0;
+}
+
+static void print(const char *name, const struct soak *s, double seconds, uint64_t lost) {
+  printf("\"%s\": {\"operations\": %llu, \"seconds\": %.1f, ", name, (unsigned long long)s->operations, seconds);
+  if (!s->real) printf("\"card_seconds\": %.1f, ", (double)gap__dev_now_ns(s->dev) / 1e9);
+  printf("\"checks\": %llu, \"refused\": %llu, \"metadata_bytes\": %llu, \"hash\": \"%016llx\", \"findings\": %llu, "
+         "\"bytes_lost\": %llu}",
+         (unsigned long long)s->checks, (unsigned long long)s->refused, (unsigned long long)s->metadata_most,
+         (unsigned long long)s->hash, (unsigned long long)s->findings, (unsigned long long)lost);
+  fflush(stdout);
 }
 
 /* Prints what was done; false: something was found. */
-static bool soak(const char *name, bool real, uint64_t seed, uint64_t operations, uint64_t *hash) {
+static bool soak(const char *name, bool real, const struct task *task, uint64_t *hash) {
   struct soak s;
   struct timespec from, to;
-  if (!begin(&s, real, seed)) return false;
+  if (!begin(&s, real, task)) return false;
   clock_gettime(CLOCK_MONOTONIC, &from);
-  for (uint64_t part = 0; part < INTERVALS; part++) {
-    for (uint64_t i = operations * part / INTERVALS; i < operations * (part + 1) / INTERVALS; i++) step(&s);
-    check(&s, part < INTERVALS / 2 || operations < LONG);
+  for (uint64_t part = 0, i = 0; part < INTERVALS; part++) {
+    for (; i < task->operations * (part + 1) / INTERVALS; i++) step(&s);
+    check(&s, part < INTERVALS / 2 || task->operations < LONG);
   }
   uint64_t lost = finish(&s);
   clock_gettime(CLOCK_MONOTONIC, &to);
-  printf("\"%s\": {\"operations\": %llu, \"seconds\": %.1f, \"checks\": %llu, \"refused\": %llu, \"metadata_bytes\": "
-         "%llu, "
-         "\"hash\": \"%016llx\", \"findings\": %llu, \"bytes_lost\": %llu}",
-         name, (unsigned long long)s.operations,
-         (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9, (unsigned long long)s.checks,
-         (unsigned long long)s.refused, (unsigned long long)s.metadata_most, (unsigned long long)s.hash,
-         (unsigned long long)s.findings, (unsigned long long)lost);
+  print(name, &s, (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9, lost);
   *hash = s.hash;
   gap__heap_destroy(s.heap);
   return s.findings == 0 && lost == 0;
 }
 
 int main(int argc, char **argv) {
-  uint64_t operations = 1000000, seed = 1, hash[3];
+  struct task task = {.operations = 1000000, .seed = 1, .conf = ""};
+  uint64_t hash[3] = {0};
   for (int i = 1; i + 1 < argc; i += 2) {
-    if (!strcmp(argv[i], "--operations")) operations = strtoull(argv[i + 1], NULL, 10);
-    if (!strcmp(argv[i], "--seed")) seed = strtoull(argv[i + 1], NULL, 10);
+    if (!strcmp(argv[i], "--operations")) task.operations = strtoull(argv[i + 1], NULL, 10);
+    if (!strcmp(argv[i], "--seed")) task.seed = strtoull(argv[i + 1], NULL, 10);
+    if (!strcmp(argv[i], "--conf")) task.conf = argv[i + 1];
   }
   printf("{");
-  bool good = soak("host", true, seed, operations, &hash[0]);
+  bool good = soak("host", true, &task, &hash[0]);
   printf(", ");
-  good &= soak("sim", false, seed, operations / 4, &hash[1]);
+  task.operations /= 4;
+  good &= soak("sim", false, &task, &hash[1]);
   printf(", ");
-  good &= soak("sim_again", false, seed, operations / 4, &hash[2]);
+  good &= soak("sim_again", false, &task, &hash[2]);
   bool same = hash[1] == hash[2];
   printf(", \"same_addresses\": %s}\n", same ? "true" : "false");
   return good && same ? 0 : 1;

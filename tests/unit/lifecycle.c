@@ -158,7 +158,7 @@ static void forks_while_others_work(void **state) {
   enough = false;
   begin();
   for (uintptr_t i = 0; i < 4; i++) pthread_create(&threads[i], NULL, bodies[i], (void *)(8 * (i + 1)));
-  for (int i = 0; i < 60; i++) ended(run_child(uses_everything, NULL), 3);
+  for (int i = 0; i < 25; i++) ended(run_child(uses_everything, NULL), 3);
   enough = true;
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   api_check(left);

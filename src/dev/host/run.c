@@ -46,17 +46,23 @@ static void let_go(struct host *host, const struct host_op *op) {
   if (op->kind == OP_COPY) count_uses(host, op->src, op->bytes, op->sequence, -1);
 }
 
+/* In few calls of memcpy and memcmp, each of which a sanitizer looks at once. */
 static void fill(gap_addr addr, uint64_t bytes, uint64_t pattern) {
   unsigned char *to = bytes_at(addr);
-  for (; bytes >= sizeof pattern; bytes -= sizeof pattern, to += sizeof pattern) memcpy(to, &pattern, sizeof pattern);
-  memcpy(to, &pattern, bytes);
+  uint64_t done = bytes < sizeof pattern ? bytes : sizeof pattern;
+  memcpy(to, &pattern, done);
+  for (uint64_t more; done < bytes; done += more) {
+    more = done < bytes - done ? done : bytes - done;
+    memcpy(to + done, to, more);
+  }
 }
 
+/* The first word is the pattern, and every byte is the one eight before it. */
 static bool is_filled(gap_addr addr, uint64_t bytes, uint64_t pattern) {
   const unsigned char *at = bytes_at(addr);
-  for (; bytes >= sizeof pattern; bytes -= sizeof pattern, at += sizeof pattern)
-    if (memcmp(at, &pattern, sizeof pattern) != 0) return false;
-  return memcmp(at, &pattern, bytes) == 0;
+  uint64_t word = sizeof pattern;
+  if (memcmp(at, &pattern, bytes < word ? bytes : word) != 0) return false;
+  return bytes <= word || memcmp(at, at + word, bytes - word) == 0;
 }
 
 static void complete_event(struct host *host, const struct host_op *op) {
