@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds, tests and measures on a machine with a GPU: bench/gpu.sh [--out FOLDER] [--part NAME]...   (--list: the parts)
+# Builds, tests and measures on a machine with a GPU: bench/gpu.sh [--out FOLDER] [--seconds N] [--part NAME]...   (--list: the parts)
 #
 # Such a machine may have little installed, so nothing but a C compiler is needed: no CMake, and libraries that are missing are
 # taken from .carry (bench/gpu.sh --part carry fills it, on the machine that has them).  A part is a function part_NAME; each takes
-# less than 8 minutes and ends with a line "NAME: N passed, N failed, N skipped".  Without --part: build abi driver conform data.
+# less than 8 minutes (threads: as long as --seconds says) and ends with a line "NAME: N passed, N failed, N skipped".  Without --part: build abi driver conform data.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -16,6 +16,7 @@ flags=(-std=gnu17 -O2 -g1 -DNDEBUG -fno-omit-frame-pointer -fvisibility=hidden -
   -D_GNU_SOURCE -DGAP_BUILD -Iinclude -Isrc -Itests)
 libs=(-lpthread -ldl -lm)
 passed=0 failed=0 skipped=0
+seconds=20 # of the part `threads`
 
 # Runs a command as one check; 77 says "skipped".
 check() {
@@ -97,13 +98,18 @@ build_bench() {
   done
 }
 
+# Programs of cmocka's, which run on the driver without a card too.
 build_conform() {
-  has_header cmocka.h || { echo "conformance skipped: no cmocka"; return 77; }
-  local fake=$PWD/$build/libfakecuda.so
+  has_header cmocka.h || { echo "conformance and patterns skipped: no cmocka"; return 77; }
+  local fake=$PWD/$build/libfakecuda.so program
+  local pattern=(tests/support/{pattern,pattern_soft,pattern_driver,gapless_try}.c tests/gpu/kernels.c)
   echo tests/support/fake_cuda.c | compile || return 1
   "$cc" -shared $(library_sources | objects) "$build/obj/tests/support/fake_cuda.c.o" \
     -Wl,--version-script=tests/support/fake_cuda.map -o "$fake" "${libs[@]}" || return 1
   local flags=("${flags[@]}" "-DGAP_TEST_FAKE_CUDA=\"$fake\"") libs=("$fake" -lcmocka "${libs[@]}")
+  for program in patterns graphs; do
+    test_program "$program" "tests/stress/gapless_$program.c" "${pattern[@]}" || return 1
+  done
   test_program conform tests/conform/backends.c tests/support/conform_backends.c tests/gpu/kernels.c
 }
 
@@ -162,6 +168,22 @@ part_data() {
   check data-wide timeout 100 "$build/data" --seconds 10 --seed 3 --cap 24G --largest 600M --threads 12 --json
   check data-careless timeout 100 "$build/data" --seconds 4 --seed 5 --cap 256M --largest 8M --careless --json
   check data-caching timeout 100 "$build/data" --seconds 5 --seed 4 --conf strategy:caching_allocator --json
+}
+
+# Allocation patterns from public reports at full size, the card made as small as theirs, contents compared whole; and graphs
+# that the driver captures, beside a cache that fills the card (docs/reliability.md).
+part_patterns() {
+  [ -x "$build/patterns" ] || { skipped=$((skipped + 1)) && return; }
+  check patterns timeout 300 "$build/patterns" '* on a GPU'
+  check graphs timeout 100 "$build/graphs" '* on a GPU'
+}
+
+# Sixteen threads, six of them on two streams that they share, the others on their own; --seconds 600 makes it ten minutes.
+part_threads() {
+  check threads timeout $((seconds + 100)) "$build/data" --seconds "$seconds" --seed 7 --threads 16 --shared 6 --cap 16G \
+    --largest 400M --json
+  check threads-tight timeout $((seconds / 4 + 100)) "$build/data" --seconds $((seconds / 4)) --seed 8 --threads 16 --shared 6 --cap 1G \
+    --largest 32M --json
 }
 
 part_examples() { check examples timeout 240 tests/gpu/examples.sh "$build" cuda; }
@@ -238,8 +260,9 @@ while [ $# -gt 0 ]; do
   case $1 in
     --part) parts+=("${2:?--part needs a name}") && shift ;;
     --out) out=${2:?--out needs a folder} && shift ;;
+    --seconds) seconds=${2:?--seconds needs a number} && shift ;;
     --list) declare -F | sed -n 's/^declare -f part_//p' && exit 0 ;;
-    *) echo "usage: bench/gpu.sh [--out FOLDER] [--part NAME]... | --list" >&2 && exit 2 ;;
+    *) echo "usage: bench/gpu.sh [--out FOLDER] [--seconds N] [--part NAME]... | --list" >&2 && exit 2 ;;
   esac
   shift
 done

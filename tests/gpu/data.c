@@ -7,7 +7,9 @@
  * a wrong word.  With --careless the other stream's use is kept from the heap, and wrong words must be found, or a page that is
  * gone from under a kernel: the test can fail.
  *
- *   data [--seconds N] [--seed N] [--cap SIZE] [--largest SIZE] [--threads N] [--conf STRING] [--careless] [--json] */
+ * --shared N: so many of the threads have no streams of their own, but two that they share.
+ *
+ *   data [--seconds N] [--seed N] [--cap SIZE] [--largest SIZE] [--threads N] [--shared N] [--conf STRING] [--careless] [--json] */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@ enum { STREAMS = 2, SLOTS = 48, THREADS_MAX = 16, DELAY_US_MAX = 400 };
 #define DEFAULT ((gap_pool_id){0, 0})
 
 static struct {
-  uint64_t seconds, seed, cap, largest, threads;
+  uint64_t seconds, seed, cap, largest, threads, shared;
   const char *conf;
   bool json, careless;
 } options = {
@@ -154,8 +156,10 @@ static bool set_up_worker(struct run *run, unsigned i) {
   struct worker *w = &run->workers[i];
   w->run = run;
   w->random = options.seed * 1000003 + i;
+  bool own = i == 0 || i >= options.shared;
   for (int s = 0; s < STREAMS; s++)
-    if (!must(w, "stream", gap__dev_stream_create(run->dev, &w->streams[s]))) return false;
+    if (!own) w->streams[s] = run->workers[0].streams[s];
+    else if (!must(w, "stream", gap__dev_stream_create(run->dev, &w->streams[s]))) return false;
   return must(w, "event", gap__dev_event_create(run->dev, w->streams[0], &w->event));
 }
 
@@ -264,11 +268,8 @@ static bool read_options(int argc, char **argv) {
   const struct {
     const char *name;
     uint64_t *value;
-  } sizes[] = {{"--seconds", &options.seconds},
-               {"--seed", &options.seed},
-               {"--cap", &options.cap},
-               {"--largest", &options.largest},
-               {"--threads", &options.threads}};
+  } sizes[] = {{"--seconds", &options.seconds}, {"--seed", &options.seed},       {"--cap", &options.cap},
+               {"--largest", &options.largest}, {"--threads", &options.threads}, {"--shared", &options.shared}};
   for (int i = 1; i < argc; i++) {
     bool *flag = strcmp(argv[i], "--json") == 0       ? &options.json
                  : strcmp(argv[i], "--careless") == 0 ? &options.careless
@@ -303,8 +304,8 @@ static int run_all(struct run *run) {
 int main(int argc, char **argv) {
   static struct run run;
   if (!read_options(argc, argv)) {
-    fputs("data [--seconds N] [--seed N] [--cap SIZE] [--largest SIZE] [--threads N] [--conf STRING] [--careless] "
-          "[--json]\n",
+    fputs("data [--seconds N] [--seed N] [--cap SIZE] [--largest SIZE] [--threads N] [--shared N] [--conf STRING] "
+          "[--careless] [--json]\n",
           stderr);
     return 2;
   }

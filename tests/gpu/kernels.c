@@ -48,7 +48,10 @@ static const char ptx[] =
   X(cuMemcpyDtoH, 3020, (void *to, gap__cuda_addr, size_t bytes)) \
   X(cuStreamBeginCapture, 10010, (gap__cuda_stream, unsigned mode)) \
   X(cuStreamEndCapture, 10000, (gap__cuda_stream, void **graph)) \
-  X(cuGraphDestroy, 10000, (void *graph))
+  X(cuGraphDestroy, 10000, (void *graph)) \
+  X(cuGraphInstantiateWithFlags, 11040, (void **out, void *graph, unsigned long long flags)) \
+  X(cuGraphLaunch, 10000, (void *graph, gap__cuda_stream)) \
+  X(cuGraphExecDestroy, 10000, (void *graph))
 
 enum { STREAMS_MAX = 64, THREADS = 256, BLOCKS_MAX = 1024, JIT_ERROR_BUFFER = 5, JIT_ERROR_BUFFER_BYTES = 6 };
 
@@ -219,6 +222,42 @@ int kernels_capture(struct kernels *k, gap_stream stream, bool on) {
   rc = on ? begin_capture(k, stream) : end_capture(k, stream);
   gap__cuda_leave(k->cuda, &scope);
   return rc;
+}
+
+/* ---- graphs ---- */
+
+static int take(struct kernels *k, gap_stream stream, void **out) {
+  void *graph = NULL;
+  int rc = DO(k, k->cuStreamEndCapture(stream_of(stream), &graph));
+  if (rc != 0) return rc;
+  rc = DO(k, k->cuGraphInstantiateWithFlags(out, graph, 0));
+  (void)DO(k, k->cuGraphDestroy(graph));
+  return rc;
+}
+
+int kernels_graph_take(struct kernels *k, gap_stream stream, void **graph) {
+  struct gap__cuda_scope scope;
+  int rc = gap__cuda_enter(k->cuda, k->cuda->context, &scope);
+  if (rc != 0) return rc;
+  rc = take(k, stream, graph);
+  gap__cuda_leave(k->cuda, &scope);
+  return rc;
+}
+
+int kernels_graph_launch(struct kernels *k, void *graph, gap_stream stream) {
+  struct gap__cuda_scope scope;
+  int rc = gap__cuda_enter(k->cuda, k->cuda->context, &scope);
+  if (rc != 0) return rc;
+  rc = DO(k, k->cuGraphLaunch(graph, stream_of(stream)));
+  gap__cuda_leave(k->cuda, &scope);
+  return rc;
+}
+
+void kernels_graph_drop(struct kernels *k, void *graph) {
+  struct gap__cuda_scope scope;
+  if (gap__cuda_enter(k->cuda, k->cuda->context, &scope) != 0) return;
+  (void)DO(k, k->cuGraphExecDestroy(graph));
+  gap__cuda_leave(k->cuda, &scope);
 }
 
 bool kernels_capture_is_whole(struct kernels *k, gap_stream stream) {

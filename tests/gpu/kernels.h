@@ -25,6 +25,10 @@ int kernels_wait(struct kernels *);
 void kernels_settle(struct kernels *, unsigned ms);
 /* Begins a capture in global mode, in which most driver calls are forbidden to everybody; or ends it and drops the graph. */
 int kernels_capture(struct kernels *, gap_stream, bool on);
+/* Ends a capture with a graph that can be launched, again and again. */
+int kernels_graph_take(struct kernels *, gap_stream, void **graph);
+int kernels_graph_launch(struct kernels *, void *graph, gap_stream);
+void kernels_graph_drop(struct kernels *, void *graph);
 /* Nothing that was called since has spoilt the capture. */
 bool kernels_capture_is_whole(struct kernels *, gap_stream);
 /* A stream that the legacy default stream waits for; 0: the driver refuses. */

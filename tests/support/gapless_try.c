@@ -5,7 +5,7 @@
 
 #include "core/heap_state.h"
 
-static struct try begin(struct gap__dev *dev, const char *conf, enum gap__maker maker) {
+struct try try_on(struct gap__dev *dev, const char *conf, enum gap__maker maker) {
   struct try t = {.dev = dev};
   struct gap__conf_set *set = gap__conf_new();
   assert_non_null(set);
@@ -19,7 +19,7 @@ static struct try begin(struct gap__dev *dev, const char *conf, enum gap__maker 
 struct try try_sim_with(const struct gap__sim_params *params, const char *conf, enum gap__maker maker) {
   struct gap__dev *dev;
   assert_int_equal(gap__sim_create(0, params, &dev), 0);
-  return begin(dev, conf, maker);
+  return try_on(dev, conf, maker);
 }
 
 struct try try_sim(const char *conf) {
@@ -29,7 +29,7 @@ struct try try_sim(const char *conf) {
 struct try try_host(const struct gap__host_params *params, const char *conf, enum gap__maker maker) {
   struct gap__dev *dev;
   assert_int_equal(gap__host_create(0, params, &dev), 0);
-  return begin(dev, conf, maker);
+  return try_on(dev, conf, maker);
 }
 
 void try_end(struct try *t) {

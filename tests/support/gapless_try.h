@@ -34,6 +34,8 @@ struct try {
 struct try try_sim(const char *conf);
 struct try try_sim_with(const struct gap__sim_params *, const char *conf, enum gap__maker);
 struct try try_host(const struct gap__host_params *, const char *conf, enum gap__maker);
+/* A heap on a device of any backend. */
+struct try try_on(struct gap__dev *, const char *conf, enum gap__maker);
 /* Checks the heap and ends it. */
 void try_end(struct try *);
 

@@ -3,29 +3,38 @@
 
 #define LAG_US 20000
 
-const struct pattern_card pattern_cards[PATTERN_CARDS] = {{"sim", false, 1, 0, 0},
-                                                          {"sim, windows up to 16 GiB", false, 1, 16 * GIB, 0},
-                                                          {"sim, 240 GiB", false, 1, 0, 240 * GIB},
-                                                          {"host", true, 16, 0, 0},
-                                                          {"host, windows up to 1 GiB", true, 16, 16 * GIB, 0},
-                                                          {"host, 15 GiB", true, 16, 0, 240 * GIB}};
+const struct pattern_card pattern_cards[PATTERN_CARDS] = {
+    {"sim", &pattern_sim, 1, 0, 0},
+    {"sim, windows up to 16 GiB", &pattern_sim, 1, 16 * GIB, 0},
+    {"sim, 240 GiB", &pattern_sim, 1, 0, 240 * GIB},
+    {"host", &pattern_host, 16, 0, 0},
+    {"host, windows up to 1 GiB", &pattern_host, 16, 16 * GIB, 0},
+    {"host, 15 GiB", &pattern_host, 16, 0, 240 * GIB},
+    {"the driver's backend on a driver without a card", &pattern_fake, 16, 0, 0},
+    {"GPU", &pattern_real, 1, 0, 0}};
 
-static uint64_t divided(const struct pattern_card *card, uint64_t bytes) {
-  uint64_t part = bytes / card->scale;
+static uint64_t divided(uint64_t bytes, uint64_t scale) {
+  uint64_t part = bytes / scale;
   if (bytes % PAGE == 0) return part < PAGE ? PAGE : part / PAGE * PAGE;
   return part < 512 ? 512 : part;
 }
 
 struct world world_with(const struct pattern_card *card, uint64_t bytes, uint64_t lag_us, bool manual,
                         const char *conf) {
-  struct world w = {.card = card, .seed = 1};
-  uint64_t total = divided(card, bytes / PAGE * PAGE), window = card->window_max / card->scale,
-           addresses = card->addresses / card->scale;
-  struct gap__sim_params sim = {
-      .total_bytes = total, .lag_us = lag_us, .window_max_bytes = window, .address_budget_bytes = addresses};
-  struct gap__host_params host = {
-      .total_bytes = total, .window_max_bytes = window, .address_budget_bytes = addresses, .manual = manual};
-  w.t = card->real ? try_host(&host, conf, GAP__MAKER_OFF) : try_sim_with(&sim, conf, GAP__MAKER_OFF);
+  struct world w = {
+      .card = card, .device = card->device, .real = card->device->fill != NULL, .scale = card->scale, .seed = 1};
+  const char *absent = w.device->absent ? w.device->absent() : NULL;
+  struct gap__dev *dev = NULL;
+  if (absent) skip();
+  w.device->open(&w,
+                 &(struct pattern_request){.total_bytes = divided(bytes / PAGE * PAGE, w.scale),
+                                           .window_max_bytes = card->window_max / card->scale,
+                                           .address_bytes = card->addresses / card->scale,
+                                           .lag_us = lag_us,
+                                           .manual = manual},
+                 &dev);
+  struct try t = try_on(dev, conf, GAP__MAKER_OFF);
+  w.t = t;
   return w;
 }
 
@@ -34,33 +43,50 @@ struct world world_begin(const struct pattern_card *card, uint64_t bytes, const 
 }
 
 void world_end(struct world *w) {
-  if (w->card->real) gap__host_run_all(w->t.dev);
-  if (w->card->real) assert_int_equal(gap__host_faults(w->t.dev), 0);
+  if (w->real) settle(w);
+  if (w->real) assert_int_equal(w->device->faults(w), 0);
   assert_int_equal(try_stats(&w->t)->bytes_copied, 0);
   assert_int_equal(w->t.stats.num_ooms, 0);
+  if (w->device->close) w->device->close(w);
   try_end(&w->t);
 }
 
-uint64_t scaled(const struct world *w, uint64_t bytes) { return divided(w->card, bytes); }
+uint64_t scaled(const struct world *w, uint64_t bytes) { return divided(bytes, w->scale); }
+
+/* The default stream, or one of the device's own. */
+gap_stream here(struct world *w, gap_stream name) {
+  int i = 0;
+  if (!name || !w->device->stream) return name;
+  while (i < w->stream_count && w->streams[i].name != name && w->streams[i].handle != name) i++;
+  if (i < w->stream_count) return w->streams[i].handle;
+  assert_true(i < PATTERN_STREAMS);
+  w->streams[w->stream_count++].name = name;
+  return w->streams[i].handle = w->device->stream(w, name);
+}
 
 /* ---- blocks with contents ---- */
 
 /* The first and the last words of a block and some of its middle: enough to see that its pages are its own. */
 static void each_part(struct world *w, const struct piece *p,
-                      int (*queue)(struct gap__dev *, gap_addr, uint64_t, uint64_t, gap_stream)) {
+                      int (*queue)(struct world *, gap_addr, uint64_t, uint64_t, gap_stream)) {
   uint64_t part = p->bytes < 512 ? 8 : 64, ends[] = {0, p->bytes / 2 / 8 * 8, (p->bytes - part) / 8 * 8};
-  if (!w->card->real || p->bytes < part) return;
-  for (int i = 0; i < 3; i++) assert_int_equal(queue(w->t.dev, p->at + ends[i], part, p->tag, p->stream), 0);
+  if (!w->real || p->bytes < part) return;
+  if (w->device->fills_whole) {
+    assert_int_equal(queue(w, p->at, p->bytes / 8 * 8, p->tag, p->stream), 0);
+    return;
+  }
+  for (int i = 0; i < 3; i++) assert_int_equal(queue(w, p->at + ends[i], part, p->tag, p->stream), 0);
 }
 
 void stamp(struct world *w, struct piece *p) {
   p->tag = ++w->tags * 0x9E3779B97F4A7C15ull;
-  each_part(w, p, gap__host_fill);
+  each_part(w, p, w->device->fill);
 }
 
-void look(struct world *w, const struct piece *p) { each_part(w, p, gap__host_expect); }
+void look(struct world *w, const struct piece *p) { each_part(w, p, w->device->expect); }
 
-struct piece put_in(struct world *w, gap_stream stream, gap_pool_id pool, uint64_t bytes) {
+struct piece put_in(struct world *w, gap_stream name, gap_pool_id pool, uint64_t bytes) {
+  gap_stream stream = here(w, name);
   struct piece p = {.at = try_get_pool(&w->t, stream, pool, bytes), .bytes = bytes, .stream = stream};
   stamp(w, &p);
   return p;
@@ -104,8 +130,8 @@ uint64_t touched_bytes(struct world *w) {
 }
 
 void settle(struct world *w) {
-  if (w->card->real) gap__host_run_all(w->t.dev);
-  else gap__sim_clock_advance(w->t.dev, 10ull * LAG_US * 1000);
+  if (w->device->pass) w->device->pass(w, 10ull * LAG_US * 1000);
+  else w->device->settle(w);
 }
 
 uint64_t memory_calls(struct world *w) {
