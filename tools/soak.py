@@ -53,8 +53,8 @@ def soak_one(operations, seed, conf):
 
 
 def soak(operations, seed):
-    """All operations with the default strategy, a tenth of them with each of the others."""
-    runs = [soak_one(operations // 10 if conf else operations, seed, conf) for conf in STRATEGIES]
+    """All operations with the default strategy, a twentieth of them with each of the others."""
+    runs = [soak_one(operations // 20 if conf else operations, seed, conf) for conf in STRATEGIES]
     total = {key: sum(one[key] for one in runs) for key in ("operations", "findings", "bytes_lost")}
     return {**total, "runs": runs}
 
