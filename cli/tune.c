@@ -19,7 +19,8 @@ static const char help[] =
     "Tries more than 200 settings, PyTorch's and ours, on memory histories (ranks, days) that PyTorch recorded, finds "
     "the\n"
     "least cap under which each goes through, and prints the best PYTORCH_CUDA_ALLOC_CONF and what gapless would "
-    "need.\n"
+    "need;\n"
+    "of several histories also which one needs most, and why.\n"
     "FILE is a snapshot pickle, a trace of gapless or another history (gapless convert --formats), plain or .gz .xz\n"
     ".zst; - is standard input.\n"
     "\n"
@@ -257,6 +258,9 @@ static void print_overall(const gap_tune *tune) {
   say_most("PyTorch, no setting", NULL, stock, stock);
   if (best != GAP_TUNE_NONE) say_most("PYTORCH_CUDA_ALLOC_CONF", setting_of(tune, 0, best).conf, most, stock);
   say_most("gapless", NULL, gap_tune_most(tune, first.gapless), stock);
+  char *why = gap_tune_limits_words(tune, NULL);
+  if (why && *why) printf("  %s\n", why);
+  free(why);
 }
 
 static void print_all(const gap_tune *tune, const struct request *request) {

@@ -364,7 +364,7 @@ def who_limits(board, files):
     for words in (("explain", *files, "--no-advice"), ("tune", *files, "--no-cache")):
         job = tool(board, *words, seconds=100)[0][-1]
         limits = job["limits"]
-        board.check(f"{words[0]} says which rank limits", limits["file"] == files[1], f"{os.path.basename(limits['file'])}: {job['why']}")
+        board.check(f"{words[0]} says which rank limits", os.path.basename(limits["file"]) == os.path.basename(files[1]), f"{os.path.basename(limits['file'])}: {job['why']}")
 
 
 def histories(board):

@@ -62,6 +62,12 @@ int gap_explain_open_process(long process, const gap_explain_options *, gap_expl
 int gap_explain_advise(gap_explanation *, gap_progress_fn, void *progress_arg);
 void gap_explain_close(gap_explanation *);
 
+/* Explains another device of the same file, without reading it again; of no use once the first is closed, but for closing it.
+ * GAP_EINVAL: there is no such device, or nothing is known of it. */
+int gap_explain_other_device(const gap_explanation *, uint32_t device, gap_explanation **out);
+uint32_t gap_explain_device(const gap_explanation *);       /* the device that is explained */
+uint32_t gap_explain_device_count(const gap_explanation *); /* of the file, with and without memory */
+
 /* Is options.request_bytes to be had at the end of the file?  1 where none was given. */
 int gap_explain_can_be_had(const gap_explanation *);
 gap_explain_verdict gap_explain_verdict_of(const gap_explanation *);
@@ -73,6 +79,28 @@ char *gap_explain_words(const gap_explanation *, unsigned columns);
 char *gap_explain_advice_words(const gap_explanation *, unsigned columns);
 /* Everything as one JSON object on one line, malloc'ed; NULL when the host has no memory.  `file` is put in as its name. */
 char *gap_explain_json(const gap_explanation *, const char *file);
+
+/* ---- The ranks of one job ---- */
+
+typedef struct gap_explain_job gap_explain_job;
+
+typedef struct gap_explain_rank {
+  gap_explanation *explanation;
+  const char *file;         /* its name */
+  uint64_t need_bytes;      /* out: what has to live at a time; at the peak, or with the refused request */
+  uint64_t peak_live_bytes; /* out */
+  uint32_t refusals;        /* out */
+} gap_explain_rank;
+
+/* Sets two or more explanations, of as many ranks, side by side and fills in their figures; the array and what it points to must stay until
+ * gap_explain_job_close.  0, GAP_EINVAL, GAP_ENOMETA. */
+int gap_explain_job_open(gap_explain_rank *ranks, uint32_t count, gap_explain_job **out);
+void gap_explain_job_close(gap_explain_job *);
+/* The rank that limits the job: one that was refused a request before those that were not, then the one that needs most. */
+uint32_t gap_explain_job_limits(const gap_explain_job *);
+/* Which rank limits and why, as a paragraph; or as one JSON object on one line.  Malloc'ed; NULL when the host has no memory. */
+char *gap_explain_job_words(const gap_explain_job *, unsigned columns);
+char *gap_explain_job_json(const gap_explain_job *);
 
 #ifdef __cplusplus
 }

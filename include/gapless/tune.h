@@ -90,6 +90,19 @@ uint32_t gap_tune_best_of_all(const gap_tune *, int torch, uint64_t *most_bytes)
 /* The most that any history needs under a setting; 0: one does not fit, or is unknown. */
 uint64_t gap_tune_most(const gap_tune *, uint32_t setting);
 
+/* The ranks of one job, or days: which history needs most under a setting, and which comes next. */
+typedef struct gap_tune_limit {
+  uint32_t history, next;
+  uint64_t most_bytes, next_bytes; /* their least caps */
+  uint64_t live_bytes,
+      next_live_bytes; /* their peaks of live bytes in whole pages: with no allocator they can do with less */
+} gap_tune_limit;
+/* GAP_EINVAL: there is only one history, or one does not fit or is unknown under that setting. */
+int gap_tune_limits(const gap_tune *, uint32_t setting, gap_tune_limit *out);
+/* The same in a sentence or two, under the best of PyTorch's settings for all, else under gapless; malloc'ed, "" where nothing can be said,
+ * NULL when the host has no memory.  `out` may be NULL. */
+char *gap_tune_limits_words(const gap_tune *, gap_tune_limit *out);
+
 /* Less than this much better is no gain. */
 #define GAP_TUNE_GAIN 0.01
 /* Does `better` need less than `worse` by a gain that counts?  A setting under which nothing fits needs more than any. */

@@ -1,8 +1,11 @@
 /* Explanations for the public header: a file is read, studied and put into words; replays are those of this layer. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "explain/job.h"
+#include "explain/phrase.h"
 #include "explain/report.h"
 #include "explain/subject.h"
 #include "gapless/explain.h"
@@ -10,6 +13,7 @@
 
 struct gap_explanation {
   struct gap__subject subject;
+  bool borrows; /* the history is another explanation's */
 };
 
 enum { DEFAULT_BUDGET_MS = 12000 };
@@ -81,6 +85,35 @@ int gap_explain_open_process(long process, const gap_explain_options *options, g
   return open_either(NULL, process, options, out, message, bytes);
 }
 
+/* Files keep a place for devices that nothing happened on. */
+static bool has_memory(const struct gap__history *history, uint32_t device) {
+  if (history->devices[device].event_count) return true;
+  for (uint64_t i = 0; i < history->segment_count; i++)
+    if ((uint32_t)history->segments[i].device == device) return true;
+  return false;
+}
+
+int gap_explain_other_device(const gap_explanation *first, uint32_t device, gap_explanation **out) {
+  struct gap__history *history = first->subject.history;
+  *out = NULL;
+  if (device >= history->device_count || !has_memory(history, device)) return GAP_EINVAL;
+  gap_explanation *explanation = calloc(1, sizeof *explanation);
+  if (!explanation) return GAP_ENOMETA;
+  explanation->subject =
+      (struct gap__subject){.history = history, .is_live = first->subject.is_live, .options = first->subject.options};
+  explanation->subject.options.device = device;
+  explanation->borrows = true;
+  int rc = gap__subject_study(&explanation->subject);
+  if (rc) gap_explain_close(explanation);
+  else *out = explanation;
+  return rc;
+}
+
+uint32_t gap_explain_device(const gap_explanation *explanation) { return explanation->subject.device; }
+uint32_t gap_explain_device_count(const gap_explanation *explanation) {
+  return explanation->subject.history->device_count;
+}
+
 int gap_explain_advise(gap_explanation *explanation, gap_progress_fn progress, void *progress_arg) {
   static const struct gap__replayer replayer = {gap_replay, gap_replay_min_cap};
   return gap__advice_find(&explanation->subject, &replayer, progress, progress_arg);
@@ -88,6 +121,7 @@ int gap_explain_advise(gap_explanation *explanation, gap_progress_fn progress, v
 
 void gap_explain_close(gap_explanation *explanation) {
   if (!explanation) return;
+  if (explanation->borrows) explanation->subject.history = NULL;
   gap__subject_free(&explanation->subject);
   free(explanation);
 }
@@ -111,3 +145,49 @@ char *gap_explain_advice_words(const gap_explanation *explanation, unsigned colu
 char *gap_explain_json(const gap_explanation *explanation, const char *file) {
   return gap__subject_json(&explanation->subject, file);
 }
+
+/* ---- the ranks of one job ---- */
+
+struct gap_explain_job {
+  struct gap__job job;
+  struct gap__rank *ranks;
+};
+
+int gap_explain_job_open(gap_explain_rank *ranks, uint32_t count, gap_explain_job **out) {
+  *out = NULL;
+  if (count < 2) return GAP_EINVAL;
+  gap_explain_job *job = calloc(1, sizeof *job);
+  if (job) job->ranks = calloc(count, sizeof *job->ranks);
+  if (!job || !job->ranks) {
+    free(job);
+    return GAP_ENOMETA;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    const struct gap__subject *subject = &ranks[i].explanation->subject;
+    job->ranks[i] = (struct gap__rank){subject, ranks[i].file};
+    ranks[i].need_bytes = gap__rank_need(subject);
+    ranks[i].peak_live_bytes = gap__subject_peak(subject);
+    ranks[i].refusals = subject->refusal.count;
+  }
+  int rc = gap__job_find(job->ranks, count, &job->job);
+  if (rc) gap_explain_job_close(job);
+  else *out = job;
+  return rc;
+}
+
+void gap_explain_job_close(gap_explain_job *job) {
+  if (job) free(job->ranks);
+  free(job);
+}
+
+uint32_t gap_explain_job_limits(const gap_explain_job *job) { return job->job.limits; }
+
+char *gap_explain_job_words(const gap_explain_job *job, unsigned columns) {
+  struct gap__text line = {0}, out = {0};
+  gap__job_say(&job->job, &line);
+  gap__phrase_paragraph(&out, gap__text_str(&line), columns, 0, 0);
+  gap__text_free(&line);
+  return gap__text_take(&out);
+}
+
+char *gap_explain_job_json(const gap_explain_job *job) { return gap__job_json(&job->job); }

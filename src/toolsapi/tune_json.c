@@ -1,6 +1,7 @@
 /* Tuned histories as lines of JSON. */
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "base/text.h"
 #include "gapless/tune.h"
@@ -73,12 +74,32 @@ static json_t *overall(const gap_tune *tune, bool torch) {
                    count(most));
 }
 
+static void put_limits(json_t *object, const gap_tune *tune) {
+  gap_tune_limit limit;
+  char *why = gap_tune_limits_words(tune, &limit);
+  gap_tune_history facts;
+  json_t *limits = json_null();
+  if (limit.history != GAP_TUNE_NONE) {
+    gap_tune_at(tune, limit.history, &facts);
+    limits =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "file", gap__json_text(facts.file), "device", count(facts.device),
+                  "most_bytes", count(limit.most_bytes), "next_bytes", count(limit.next_bytes), "live_bytes",
+                  count(limit.live_bytes), "next_live_bytes", count(limit.next_live_bytes));
+  }
+  json_object_set_new(object, "limits", limits);
+  json_object_set_new(object, "why", gap__json_text(why ? why : ""));
+  free(why);
+}
+
 static json_t *all_histories(const gap_tune *tune) {
   gap_tune_history first;
   gap_tune_at(tune, 0, &first);
-  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "histories", count(gap_tune_count(tune)), "best", overall(tune, true),
-                   "best_gapless", overall(tune, false), "stock_most_bytes", some(gap_tune_most(tune, first.stock)),
-                   "gapless_most_bytes", some(gap_tune_most(tune, first.gapless)));
+  json_t *object =
+      json_pack("{s:o, s:o, s:o, s:o, s:o}", "histories", count(gap_tune_count(tune)), "best", overall(tune, true),
+                "best_gapless", overall(tune, false), "stock_most_bytes", some(gap_tune_most(tune, first.stock)),
+                "gapless_most_bytes", some(gap_tune_most(tune, first.gapless)));
+  if (object) put_limits(object, tune);
+  return object;
 }
 
 static void add_line(struct gap__text *text, json_t *object) {

@@ -53,6 +53,18 @@ tune 0 --merge "$scratch/graphs.jsonl" "$scratch/ring.jsonl" --json
 tune 0 --merge "$scratch/graphs.jsonl" --all
 [ "$(grep -c max_split_size_mb "$scratch/out")" -gt 80 ] || fail "--all does not list every setting"
 
+# Of the ranks of a job the one that needs most, whether each has a file or one file has them all.
+for ranks in 'made/rank0.pickle.xz made/rank1.pickle.xz' made/ranks.pickle.xz; do
+  # shellcheck disable=SC2086
+  tune 0 $ranks --no-cache
+  says ranks '^  made/ranks?1?.pickle.xz, device 1, limits: it needs 268 MiB, [0-9.]+ MiB more than the next, made/ranks?0?.pickle.xz, device 0'
+  says ranks '32 MiB more are live at its peak'
+done
+tune 0 made/rank0.pickle.xz made/ranks.pickle.xz --json
+grep -q '"limits":{"file":"made/ranks.pickle.xz","device":1,"most_bytes":281018368,' <(tail -n 1 "$scratch/out") || fail "--json: no rank limits"
+tune 0 made/rank1.pickle.xz made/ranks.pickle.xz
+says even 'No rank limits the others'
+
 # A result that lost its end is incomplete, and says so.
 head -n 100 "$scratch/graphs.jsonl" >"$scratch/cut.jsonl"
 tune 1 --merge "$scratch/cut.jsonl"

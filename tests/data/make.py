@@ -107,11 +107,11 @@ OPTIMISER = [{"name": "_init_group", "filename": TORCH + "optim/adam.py", "line"
 LEAK = [{"name": "log", "filename": "train.py", "line": 77}]
 
 
-def training():
+def training(device=0, longer=0, base=BASE):
     """Eight steps of a training loop whose parts are known: 32 MiB of weights, as much of gradients, twice as much of states,
-    activations that vary from step to step, and 1 MiB a step that train.py:77 keeps."""
-    trace, marks, live = [entry("segment_alloc", BASE, 8192 * MIB, 0)], [], {}
-    free_at = BASE
+    activations that vary from step to step, and 1 MiB a step that train.py:77 keeps.  `longer`: by so much a step's scale is larger."""
+    trace, marks, live = [entry("segment_alloc", base, 8192 * MIB, 0)], [], {}
+    free_at = base
 
     def alloc(mib, frames=()):
         nonlocal free_at
@@ -126,7 +126,7 @@ def training():
         trace.append(entry("free_completed", addr, size, len(trace)))
 
     def mark(name, stage):
-        marks.append({"name": name, "stage": stage, "device": 0, "time_us": 1_700_000_000_000_000 + len(trace)})
+        marks.append({"name": name, "stage": stage, "device": device, "time_us": 1_700_000_000_000_000 + len(trace)})
 
     for _ in range(4):
         alloc(8, SETUP)
@@ -134,7 +134,7 @@ def training():
         saved = []
         alloc(1, LEAK)
         for _ in range(4):
-            saved.append(alloc(4 * scale, FORWARD))
+            saved.append(alloc(4 * (scale + longer), FORWARD))
             free(alloc(4, FORWARD))
         grads = []
         for addr in reversed(saved):
@@ -148,15 +148,27 @@ def training():
         mark("Optimizer.step#Adam.step", "END")
         for addr in grads:
             free(addr)
-    blocks, at = [], BASE
+    blocks, at = [], base
     for addr in sorted(live):
         if addr > at:
             blocks.append(block(at, addr - at, 0, "inactive"))
         blocks.append(block(addr, live[addr][0] * MIB, live[addr][0] * MIB, "active_allocated", live[addr][1]))
         at = addr + live[addr][0] * MIB
-    blocks.append(block(at, BASE + 8192 * MIB - at, 0, "inactive"))
-    return {"segments": [segment(BASE, 8192 * MIB, blocks)], "device_traces": [trace], "allocator_settings": SETTINGS,
-            "external_annotations": marks}
+    blocks.append(block(at, base + 8192 * MIB - at, 0, "inactive"))
+    return {"segments": [segment(base, 8192 * MIB, blocks, device=device)], "device_traces": [[]] * device + [trace],
+            "allocator_settings": SETTINGS, "external_annotations": marks}
+
+
+def rank(number):
+    """Of a job of two: the second one's batches are larger."""
+    return training(device=number, longer=2 * number, base=BASE * (1 + number))
+
+
+def both_ranks():
+    """The same by one process that drives both devices."""
+    one, two = rank(0), rank(1)
+    return {**one, "segments": one["segments"] + two["segments"], "device_traces": one["device_traces"] + two["device_traces"][1:],
+            "external_annotations": one["external_annotations"] + two["external_annotations"]}
 
 
 def rmm_log():
@@ -240,6 +252,9 @@ def main():
         put(os.path.join("..", "fuzz", "corpus", target), "rmm", rmm_log())
     put(seeds, "minimalloc", b"id,lower,upper,size\n0,0,3,4\n1,3,9,4\n2,0,9,600\n")
     put(made, "training.pickle", pickle.dumps(training(), 4))
+    for number in range(2):
+        put(made, f"rank{number}.pickle.xz", lzma.compress(pickle.dumps(rank(number), 4)))
+    put(made, "ranks.pickle.xz", lzma.compress(pickle.dumps(both_ranks(), 4)))
     for target in ("explain", "compare", "convert"):
         corpus = os.path.join("..", "fuzz", "corpus", target)
         put(corpus, "small", pickle.dumps(small(), 4))
