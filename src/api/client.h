@@ -11,6 +11,7 @@ struct gap__client {
   struct gap__lock lock; /* the first rank of all: guards what follows */
   struct gap__conf_set *conf;
   struct gap__trace *trace; /* NULL: none; set while the heap is made */
+  struct gap__ring *ring;   /* the same */
   gap_oom_fn oom;
   void *oom_arg;
 };

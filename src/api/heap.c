@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/client.h"
+#include "api/ring.h"
 #include "api/serve.h"
 #include "api/trace.h"
 
@@ -29,10 +30,8 @@ static enum gap__maker maker_of(const gap_heap_options *o) {
 }
 
 static int create(struct gap__client *client, gap_heap **out) {
-  struct gap__heap_params params = {.maker = maker_of(&client->options),
-                                    .open = gap__backend_open,
-                                    .client = client,
-                                    .client_free = client_free};
+  struct gap__heap_params params = {
+      .maker = maker_of(&client->options), .open = gap__backend_open, .client = client, .client_free = client_free};
   int rc = gap__backend_count(&client->options, &params.dev_count);
   if (!rc) rc = gap__client_conf_begin(client);
   if (rc) {
@@ -45,6 +44,7 @@ static int create(struct gap__client *client, gap_heap **out) {
   rc = gap__heap_create(&params, out);
   if (rc) return rc;
   gap__trace_begin(*out);
+  gap__ring_begin(*out);
   gap__serve_update(*out);
   return 0;
 }
@@ -61,6 +61,7 @@ void gap_heap_destroy(gap_heap *heap) {
   if (heap) {
     gap__serve_leave(heap);
     gap__trace_end(heap);
+    gap__ring_end(heap);
   }
   gap__heap_destroy(heap);
 }

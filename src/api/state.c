@@ -101,12 +101,12 @@ static int write_facts(gap_heap *heap, int device, struct gap__record_writer *wr
   return gap__record_state_end(writer, &facts, refusal);
 }
 
-int gap__state_heap(gap_heap *heap, struct gap__record_writer *writer) {
+int gap__state_heap(gap_heap *heap, uint64_t number, struct gap__record_writer *writer) {
   int rc = 0;
   for (int device = 0; !rc && device < gap__heap_device_count(heap); device++) {
     struct walker walker = {.writer = writer};
     if (!gap__heap_dev(heap, device)) continue; /* never used */
-    rc = gap__record_state(writer, 0, (uint32_t)device);
+    rc = gap__record_state(writer, number, (uint32_t)device);
     if (!rc) rc = gap__heap_walk(heap, device, visit, &walker);
     if (!rc) rc = write_facts(heap, device, writer);
   }
@@ -137,9 +137,20 @@ int gap__state_begin(gap_heap *const *heaps, int count, struct gap__record_write
   return rc;
 }
 
+int gap__state_parcels(gap_heap *heap, struct gap__text *out) {
+  struct gap__record_writer *writer = calloc(1, sizeof *writer);
+  if (!writer) return GAP_ENOMETA;
+  writer->sink = into_text;
+  writer->arg = out;
+  int rc = gap__state_heap(heap, 0, writer);
+  if (!rc) rc = gap__record_flush(writer);
+  free(writer);
+  return rc;
+}
+
 static int write_all(gap_heap *const *heaps, int count, struct gap__record_writer *writer, struct gap__text *out) {
   int rc = gap__state_begin(heaps, count, writer, into_text, out);
-  for (int i = 0; !rc && i < count; i++) rc = gap__state_heap(heaps[i], writer);
+  for (int i = 0; !rc && i < count; i++) rc = gap__state_heap(heaps[i], 0, writer);
   return rc ? rc : gap__record_end(writer);
 }
 

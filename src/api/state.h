@@ -10,8 +10,12 @@
  * 0, GAP_ENOMETA, GAP_EFORKED. */
 int gap__state_write(gap_heap *const *heaps, int count, struct gap__text *out);
 
-/* Its pieces: the beginning of a trace of these heaps, whose tick 0 is now; and the state of one. */
+/* What one heap holds, as parcels without the beginning and the end of a trace.  0, GAP_ENOMETA, GAP_EFORKED. */
+int gap__state_parcels(gap_heap *heap, struct gap__text *out);
+
+/* Its pieces: the beginning of a trace of these heaps, whose tick 0 is now; and the state of one, which stands for those of a lower number
+ * in the same trace. */
 int gap__state_begin(gap_heap *const *heaps, int count, struct gap__record_writer *, gap__record_sink *, void *arg);
-int gap__state_heap(gap_heap *heap, struct gap__record_writer *);
+int gap__state_heap(gap_heap *heap, uint64_t number, struct gap__record_writer *);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -9,18 +10,19 @@
 #include <unistd.h>
 
 #include "api/client.h"
+#include "api/recorder.h"
 #include "api/state.h"
 #include "api/trace_file.h"
 #include "api/trace_ring.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/worker.h"
 
 enum {
   FLUSH_MS = 100,                     /* the longest that an event waits */
   WAKE_SLOTS = GAP__TRACE_SLOTS / 4,  /* so many wake the thread */
   GIVE_SLOTS = GAP__TRACE_SLOTS / 16, /* so many are given back at once */
-  ROOM_MS = 100,                      /* a program waits so long for the disk, then events are lost */
-  EXIT_MS = 2000                      /* and so long at its end */
+  ROOM_MS = 100                       /* a program waits so long for the disk, then events are lost */
 };
 
 struct clock_point {
@@ -30,7 +32,7 @@ struct clock_point {
 
 struct gap__trace {
   struct gap__trace_ring ring;
-  struct gap__trace *next; /* of the process; guarded by the list's lock */
+  struct gap__recorder recorder;
   gap_heap *heap;
   pthread_t thread;
   int wake; /* an eventfd */
@@ -42,13 +44,9 @@ struct gap__trace {
   int64_t tick;  /* us of the last event: time does not go back */
   int64_t began; /* where the file began */
   uint64_t lost_told;
+  uint64_t states; /* that were written */
   struct gap__record_writer writer;
 };
-
-static struct {
-  struct gap__lock lock;
-  struct gap__trace *first;
-} traces;
 
 /* ---- events come in ---- */
 
@@ -155,10 +153,33 @@ static int begin_file(struct gap__trace *trace) {
   return gap__state_begin(&trace->heap, 1, &trace->writer, gap__trace_file_write, &trace->file);
 }
 
+static int into_text(void *arg, const void *bytes, size_t count) {
+  struct gap__text *text = arg;
+  gap__text_add_bytes(text, bytes, count);
+  return text->failed ? GAP_ENOMETA : 0;
+}
+
+/* What the heap holds, between events.  The file waits until the heap's locks are free again. */
+static int write_state(struct gap__trace *trace) {
+  struct gap__text text = {0};
+  struct gap__record_writer *writer = &trace->writer;
+  writer->sink = into_text;
+  writer->arg = &text;
+  int rc = gap__state_heap(trace->heap, trace->states++, writer);
+  if (!rc) rc = gap__record_flush(writer);
+  writer->sink = gap__trace_file_write;
+  writer->arg = &trace->file;
+  if (!rc) rc = gap__trace_file_write(&trace->file, text.bytes, text.length);
+  gap__text_free(&text);
+  return rc;
+}
+
+/* What is in the state of some of the events behind it does no harm: each says what is at its address from then on. */
 static int turn(struct gap__trace *trace) {
   int rc = gap__record_end(&trace->writer);
   if (!rc) rc = gap__trace_file_turn(&trace->file);
-  return rc ? rc : begin_file(trace);
+  if (!rc) rc = begin_file(trace);
+  return rc ? rc : write_state(trace);
 }
 
 static int write_some(struct gap__trace *trace) {
@@ -197,29 +218,12 @@ static void discard(struct gap__trace *trace) {
 
 static bool start_thread(struct gap__trace *trace) { return gap__worker_start(&trace->thread, trace_main, trace); }
 
-static void enlist(struct gap__trace *trace) {
-  gap__lock(&traces.lock);
-  trace->next = traces.first;
-  traces.first = trace;
-  gap__unlock(&traces.lock);
-}
-
-static bool delist(const struct gap__trace *trace) {
-  gap__lock(&traces.lock);
-  struct gap__trace **at = &traces.first;
-  while (*at && *at != trace) at = &(*at)->next;
-  bool found = *at != NULL;
-  if (found) *at = trace->next;
-  gap__unlock(&traces.lock);
-  return found;
-}
-
 /* No event comes any more, the thread has written those that did: now the state, and the end. */
 static void finish(struct gap__trace *trace) {
   if (atomic_load(&trace->failed)) return;
   int rc = drain(trace);
   if (!rc) rc = gap__record_flush(&trace->writer); /* whatever comes of the rest */
-  if (!rc) rc = gap__state_heap(trace->heap, &trace->writer);
+  if (!rc) rc = gap__state_heap(trace->heap, trace->states++, &trace->writer);
   if (!rc) gap__record_end(&trace->writer);
 }
 
@@ -229,40 +233,24 @@ static void stop_thread(struct gap__trace *trace) {
   eventfd_write(trace->wake, 1);
 }
 
-/* At exit the heaps stay, and their memory too: nothing is freed. */
-static void at_end(void) {
-  gap__lock(&traces.lock);
-  for (struct gap__trace *trace = traces.first; trace; trace = trace->next) {
-    struct timespec until;
-    stop_thread(trace);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += EXIT_MS / 1000;
-    if (pthread_timedjoin_np(trace->thread, NULL, &until) == 0) finish(trace);
-  }
-  traces.first = NULL;
-  gap__unlock(&traces.lock);
+static struct gap__trace *trace_of(struct gap__recorder *recorder) {
+  return (struct gap__trace *)((char *)recorder - offsetof(struct gap__trace, recorder));
 }
 
-static void before_fork(void) { gap__lock(&traces.lock); }
-static void in_parent(void) { gap__unlock(&traces.lock); }
-/* File and thread are the parent's. */
-static void in_child(void) {
-  for (struct gap__trace *trace = traces.first; trace; trace = trace->next) gap__trace_file_close(&trace->file);
-  traces.first = NULL;
-  in_parent();
+static void at_exit(struct gap__recorder *recorder) {
+  struct gap__trace *trace = trace_of(recorder);
+  stop_thread(trace);
+  if (gap__recorder_join(trace->thread)) finish(trace);
 }
 
-static void install(void) {
-  pthread_atfork(before_fork, in_parent, in_child);
-  atexit(at_end);
-}
+static void in_child(struct gap__recorder *recorder) { gap__trace_file_close(&trace_of(recorder)->file); }
 
 static int start(struct gap__trace *trace, const struct gap__conf *conf) {
   trace->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   trace->ring.slots = aligned_alloc(64, GAP__TRACE_SLOTS * sizeof *trace->ring.slots);
   if (trace->wake < 0 || !trace->ring.slots) return GAP_ENOMETA;
   trace->origin = trace->point = read_clock();
-  int rc = gap__trace_file_open(&trace->file, conf->trace, conf->trace_max);
+  int rc = gap__trace_file_open(&trace->file, "trace", conf->trace, conf->trace_max);
   if (!rc) rc = begin_file(trace);
   return rc ? rc : start_thread(trace) ? 0 : GAP_ENOMETA;
 }
@@ -279,7 +267,6 @@ static struct gap__trace *new_trace(gap_heap *heap, const struct gap__conf *conf
 }
 
 void gap__trace_begin(gap_heap *heap) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
   struct gap__client *client = gap__client_of(heap);
   const struct gap__conf *conf = gap__conf_values(client->conf);
   if (!conf->trace[0]) return;
@@ -287,10 +274,10 @@ void gap__trace_begin(gap_heap *heap) {
     gap__log(GAP__LOG_WARNING, "trace:%s: a heap without threads (GAP_HEAP_NO_THREAD) writes no trace", conf->trace);
     return;
   }
-  pthread_once(&once, install);
   client->trace = new_trace(heap, conf);
   if (!client->trace) return;
-  enlist(client->trace);
+  client->trace->recorder = (struct gap__recorder){.at_exit = at_exit, .in_child = in_child};
+  gap__recorder_add(&client->trace->recorder);
   gap__heap_set_events(heap, GAP__TAP_TRACE, hear, client->trace);
   if (atomic_load(&client->trace->failed)) gap__heap_set_events(heap, GAP__TAP_TRACE, NULL, NULL);
 }
@@ -300,7 +287,7 @@ void gap__trace_end(gap_heap *heap) {
   struct gap__trace *trace = client->trace;
   client->trace = NULL;
   if (!trace) return;
-  if (delist(trace)) { /* else it is a parent's, or the program is at its end */
+  if (gap__recorder_remove(&trace->recorder)) {
     stop_thread(trace);
     pthread_join(trace->thread, NULL);
     finish(trace);

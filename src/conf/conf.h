@@ -66,6 +66,7 @@ struct gap__conf {
   struct gap__conf_amount reserve; /* kept free for neighbours; not set: 512 MiB when there is no cap, else 0 */
   enum gap__convert convert;
   uint64_t trace_max;      /* bytes of the file `trace` */
+  uint32_t trace_ring_events;
   uint64_t trim_after_ms;  /* 0 off */
   uint64_t lend_after_ms;  /* idle for so long: a neighbour may have it */
   uint32_t nmalloc;        /* whole ladders tried before the error; 1 */
@@ -75,7 +76,7 @@ struct gap__conf {
   int log_level;           /* 0 errors .. 3 debug; 1 */
   bool strict;
   bool scrub;                             /* freed memory is overwritten before it serves another owner */
-  char tiers[256], plan[256], trace[256]; /* as written; "" = not set */
+  char tiers[256], plan[256], trace[256], trace_ring[256]; /* as written; "" = not set */
   /* Not a key: PYTORCH_NO_CUDA_MEMORY_CACHING, read by gap__conf_apply_env. */
   bool no_caching;
 };

@@ -168,6 +168,10 @@ enum gap__tap { GAP__TAP_PROGRAM, GAP__TAP_TRACE, GAP__TAP_COUNT };
 /* After it has returned, the former listener of this tap is not called any more.  NULL: nobody. */
 void gap__heap_set_events(gap_heap *, enum gap__tap, gap_event_fn, void *arg);
 
+/* Who hears them first, from several threads at once and without any lock.  Those of one address come one after the other.  Set
+ * while nobody else uses the heap. */
+void gap__heap_set_recorder(gap_heap *, gap_event_fn, void *arg);
+
 int gap__heap_stats(gap_heap *, int device, struct gap__stats *out);
 uint64_t gap__heap_held(gap_heap *, int device); /* bytes held from the driver; asks nobody */
 

@@ -55,6 +55,8 @@ struct gap_heap {
   _Atomic(struct heap_pool *) pools[HEAP_POOL_BUCKETS];
   gap__oom_callback *oom; /* guarded by the lock, with its argument */
   void *oom_arg;
+  struct heap_tap recorder;    /* hears without a lock; fixed while the heap is used */
+  _Atomic bool tapped;         /* one of the taps is in use */
   struct gap__lock event_lock; /* the last rank of all: guards what follows, and is held while a tap runs */
   struct heap_tap taps[GAP__TAP_COUNT];
   struct heap_import *imports; /* of other processes' memory; guarded by the lock */

@@ -87,6 +87,7 @@ static json_t *complete(const struct gap__subject *subject) {
   json_object_set_new(object, "wrapped", json_boolean(honest->wrapped));
   json_object_set_new(object, "torn", json_boolean(subject->history->is_torn));
   put(object, "lost_events", subject->history->lost_events);
+  put(object, "overwritten_events", subject->history->earlier_events);
   put(object, "contradictions", honest->contradictions);
   json_object_set_new(object, "first_contradiction",
                       honest->contradictions ? gap__json_text(gap__text_str(&honest->first)) : json_null());

@@ -339,6 +339,8 @@ static void say_losses(const struct gap__history *history, struct gap__text *tex
     gap__text_add(text, "No: the file ends in the middle, at byte %" PRIu64 "; what comes before is used. ",
                   history->torn_at);
   if (history->lost_events) gap__text_add(text, "No: %s events were not written. ", GAP__COUNT(history->lost_events));
+  if (history->earlier_events)
+    gap__text_add(text, "The ring has written over its first %s entries. ", GAP__COUNT(history->earlier_events));
 }
 
 static void is_complete(const struct gap__subject *subject, struct gap__text *text) {

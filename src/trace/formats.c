@@ -29,6 +29,7 @@ enum {
 static const struct gap__format formats[] = {
     {"trace", "gapless's own trace", ".trace ", IN_TRACES, true, gap__recording_is, gap__recording_read,
      gap__write_trace},
+    {"ring", "gapless's ring of last events", ".ring ", IN_TRACES, true, gap__is_ring, gap__ring_read, NULL},
     {"json", "the short JSON form of a history", ".json ", IN_JSON, false, gap__is_json, gap__policy_json_read,
      gap__write_json},
     {"rmm", "the log of RMM's logging resource adaptor (CSV)", ".csv .rmm.csv .log ", IN_LOGS, false, gap__is_rmm,

@@ -68,7 +68,9 @@ static inline void gap__writing_step(struct gap__writing *writing) {
 
 bool gap__is_json(const struct gap__input *);
 bool gap__is_rmm(const struct gap__input *);
+bool gap__is_ring(const struct gap__input *);
 bool gap__is_minimalloc(const struct gap__input *);
+int gap__ring_read(struct gap__input *, struct gap__history **out, char **message);
 int gap__rmm_read(struct gap__input *, struct gap__history **out, char **message);
 int gap__minimalloc_read(struct gap__input *, struct gap__history **out, char **message);
 int gap__write_pickle(struct gap__writing *);

@@ -129,6 +129,7 @@ struct gap__history {
   uint64_t process;         /* its number; 0 = unknown */
   uint64_t torn_at;         /* where is_torn */
   uint64_t lost_events;     /* that the recorder had to leave out */
+  uint64_t earlier_events;  /* that it had overwritten, from before the first one here */
   uint64_t unknown_actions; /* entries of an action that this version does not know: left out of the events */
   struct gap__hist_event *event_storage; /* what devices[].events point into */
 };

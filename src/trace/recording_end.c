@@ -1,4 +1,6 @@
-/* What a device holds at the end of a trace that does not say so, because its program was killed: the events tell.
+/* What a device holds at the end of a trace that does not say so, because its program was killed: the events tell, from the last state
+ * on where there was one.  A state may have been taken while the program ran on, so that some of the events behind it are in it
+ * already: following them once more changes nothing, since each says what is at its address from then on.
  *
  * Memory is followed in pages of 2 MiB, the least that any of our sources maps; what is of another shape, or too much for a
  * device, is left without an end, as it is. */
@@ -24,16 +26,66 @@ struct piece { /* a mapped page, a driver allocation or a block */
 struct ending {
   struct gap__recording *r;
   struct gap__recording_device *device;
-  struct gap__map pages, allocations; /* address -> event */
-  struct gap__map blocks;             /* address -> event, twice, and 1 where it is pending */
+  GAP__VEC(struct gap__hist_event) seeds; /* that would have made the state; events are numbered from 0, these first */
+  uint32_t since;                         /* the event behind them */
+  struct gap__map pages, allocations;     /* address -> event */
+  struct gap__map blocks;                 /* address -> event, twice, and 1 where it is pending */
   uint64_t touches;
   bool gives_up;
 };
 
+static const struct gap__hist_event *event_at(const struct ending *ending, uint32_t index) {
+  uint32_t seeds = ending->seeds.count;
+  return index < seeds ? &ending->seeds.at[index] : &ending->device->events.at[ending->since + index - seeds];
+}
+
+static uint32_t event_count(const struct ending *ending) {
+  return ending->seeds.count + ending->device->events.count - ending->since;
+}
+
+/* ---- the state before ---- */
+
+enum { SEED_SMALL = 1, SEED_LARGE = 2 }; /* `spare` of a segment's seed */
+
+static int add_seed(struct ending *ending, struct gap__hist_event seed) {
+  struct gap__hist_event *kept = GAP__RECORDING_ADD(ending->seeds);
+  if (!kept) return GAP_ENOMETA;
+  *kept = seed;
+  return 0;
+}
+
+static int seed_block(struct ending *ending, const struct gap__hist_block *block) {
+  struct gap__hist_event seed = {
+      .action = GAP__ACT_ALLOC, .addr = block->addr, .size = block->requested, .stack = block->stack};
+  int rc = block->state ? add_seed(ending, seed) : 0;
+  seed.action = GAP__ACT_FREE_REQUESTED;
+  return rc || block->state != 2 ? rc : add_seed(ending, seed);
+}
+
+static int seed_segment(struct ending *ending, const struct gap__hist_segment *segment) {
+  const struct gap__hist_block *block = ending->device->blocks.at + segment->block_first;
+  int rc = add_seed(
+      ending, (struct gap__hist_event){.action = segment->is_expandable ? GAP__ACT_SEGMENT_MAP : GAP__ACT_SEGMENT_ALLOC,
+                                       .addr = segment->addr,
+                                       .size = segment->total_size,
+                                       .stream = segment->stream,
+                                       .pool = segment->pool,
+                                       .spare = segment->is_large ? SEED_LARGE : SEED_SMALL});
+  for (uint32_t i = 0; !rc && i < segment->block_count; i++) rc = seed_block(ending, &block[i]);
+  return rc;
+}
+
+static int seed(struct ending *ending) {
+  int rc = 0;
+  for (uint32_t i = 0; !rc && i < ending->device->segments.count; i++)
+    rc = seed_segment(ending, &ending->device->segments.at[i]);
+  return rc;
+}
+
 /* ---- following the events ---- */
 
 static uint64_t touches_most(const struct ending *ending) {
-  return TOUCHES_MOST + TOUCHES_AN_EVENT * (uint64_t)ending->device->events.count;
+  return TOUCHES_MOST + TOUCHES_AN_EVENT * event_count(ending);
 }
 
 static int touch_pages(struct ending *ending, const struct gap__hist_event *event, uint32_t index) {
@@ -56,7 +108,7 @@ static int let_go(struct ending *ending, uint64_t addr) {
 }
 
 static int follow(struct ending *ending, uint32_t index) {
-  const struct gap__hist_event *event = &ending->device->events.at[index];
+  const struct gap__hist_event *event = event_at(ending, index);
   switch (event->action) {
     case GAP__ACT_ALLOC: return gap__map_put(&ending->blocks, event->addr, (uint64_t)index << 1);
     case GAP__ACT_FREE_REQUESTED: return let_go(ending, event->addr);
@@ -83,7 +135,7 @@ static struct piece *sort_blocks(const struct ending *ending) {
   struct gap__map_slot slot;
   for (size_t cursor = 0; pieces && gap__map_next(&ending->blocks, &cursor, &slot); to++) {
     uint32_t event = (uint32_t)(slot.value >> 1);
-    *to = (struct piece){slot.key, rounded(ending->device->events.at[event].size), event, slot.value & 1};
+    *to = (struct piece){slot.key, rounded(event_at(ending, event)->size), event, slot.value & 1};
   }
   if (pieces) qsort(pieces, ending->blocks.count, sizeof *pieces, by_address);
   return pieces;
@@ -96,7 +148,7 @@ static struct piece *sort_memory(const struct ending *ending) {
   for (size_t cursor = 0; pieces && gap__map_next(&ending->pages, &cursor, &slot); to++)
     *to = (struct piece){slot.key, PAGE, (uint32_t)slot.value, false};
   for (size_t cursor = 0; pieces && gap__map_next(&ending->allocations, &cursor, &slot); to++)
-    *to = (struct piece){slot.key, ending->device->events.at[slot.value].size, (uint32_t)slot.value, false};
+    *to = (struct piece){slot.key, event_at(ending, (uint32_t)slot.value)->size, (uint32_t)slot.value, false};
   if (pieces) qsort(pieces, count, sizeof *pieces, by_address);
   return pieces;
 }
@@ -104,15 +156,21 @@ static struct piece *sort_memory(const struct ending *ending) {
 /* ---- segments and blocks ---- */
 
 static bool continues(const struct ending *ending, const struct gap__hist_segment *segment, const struct piece *piece) {
-  const struct gap__hist_event *event = &ending->device->events.at[piece->event];
+  const struct gap__hist_event *event = event_at(ending, piece->event);
   return segment->is_expandable && event->action == GAP__ACT_SEGMENT_MAP &&
          segment->addr + segment->total_size == piece->addr && segment->stream == event->stream &&
          segment->pool == event->pool;
 }
 
+static bool is_large(const struct gap__hist_event *event, bool by_gapless) {
+  if (event->spare) return event->spare == SEED_LARGE;
+  if (event->action == GAP__ACT_SEGMENT_ALLOC) return event->size != PAGE;
+  return by_gapless || event->size % (10 * PAGE) == 0;
+}
+
 static int add_memory(struct ending *ending, const struct piece *piece) {
   struct gap__recording_device *device = ending->device;
-  const struct gap__hist_event *event = &device->events.at[piece->event];
+  const struct gap__hist_event *event = event_at(ending, piece->event);
   struct gap__hist_segment *last = device->segments.count ? &device->segments.at[device->segments.count - 1] : NULL;
   bool is_mapped = event->action == GAP__ACT_SEGMENT_MAP, by_gapless = ending->r->history->by_gapless;
   if (piece->addr + piece->bytes < piece->addr) return 0;
@@ -122,15 +180,14 @@ static int add_memory(struct ending *ending, const struct piece *piece) {
   }
   struct gap__hist_segment *segment = GAP__RECORDING_ADD(device->segments);
   if (!segment) return GAP_ENOMETA;
-  *segment = (struct gap__hist_segment){
-      .addr = piece->addr,
-      .total_size = piece->bytes,
-      .stream = event->stream,
-      .pool = event->pool,
-      .device = (int)(device - ending->r->devices.at),
-      .is_large = is_mapped ? by_gapless || event->size % (10 * PAGE) == 0 : event->size != PAGE,
-      .is_expandable = is_mapped,
-      .is_paged = is_mapped && by_gapless};
+  *segment = (struct gap__hist_segment){.addr = piece->addr,
+                                        .total_size = piece->bytes,
+                                        .stream = event->stream,
+                                        .pool = event->pool,
+                                        .device = (int)(device - ending->r->devices.at),
+                                        .is_large = is_large(event, by_gapless),
+                                        .is_expandable = is_mapped,
+                                        .is_paged = is_mapped && by_gapless};
   return 0;
 }
 
@@ -153,7 +210,7 @@ static int fill_segment(const struct ending *ending, struct gap__hist_segment *s
   segment->block_first = device->blocks.count;
   for (; !rc && *next < count && blocks[*next].addr < end; ++*next) {
     const struct piece *block = &blocks[*next];
-    const struct gap__hist_event *event = &device->events.at[block->event];
+    const struct gap__hist_event *event = event_at(ending, block->event);
     if (block->addr < at || block->bytes == 0 || block->bytes > end - block->addr) continue;
     if (block->addr > at)
       rc = add_block(device, segment, (struct gap__hist_block){.addr = at, .size = block->addr - at});
@@ -184,12 +241,13 @@ static int build(struct ending *ending) {
 }
 
 int gap__recording_find_end(struct gap__recording *r, struct gap__recording_device *device) {
-  struct ending ending = {.r = r, .device = device};
-  int rc = 0;
+  struct ending ending = {.r = r, .device = device, .since = device->has_state ? device->since : 0};
+  int rc = device->has_state ? seed(&ending) : 0;
   gap__recording_forget_state(device);
-  for (uint32_t i = 0; !rc && !ending.gives_up && i < device->events.count; i++) rc = follow(&ending, i);
+  for (uint32_t i = 0; !rc && !ending.gives_up && i < event_count(&ending); i++) rc = follow(&ending, i);
   if (!rc && !ending.gives_up) rc = build(&ending);
   device->is_whole = !rc && !ending.gives_up;
+  free(ending.seeds.at);
   gap__map_free(&ending.pages);
   gap__map_free(&ending.allocations);
   gap__map_free(&ending.blocks);

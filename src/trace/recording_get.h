@@ -15,6 +15,8 @@ struct gap__recording_device {
   GAP__VEC(struct gap__hist_block) blocks;
   struct gap__hist_facts facts;
   uint64_t state; /* number of the last state + 1 */
+  bool has_state; /* it has its end */
+  uint32_t since; /* so many events were before it */
   bool is_whole;  /* it has its end, and no event came after it */
 };
 
@@ -80,7 +82,7 @@ int gap__recording_read_state_end(struct gap__recording *);
 void gap__recording_forget_state(struct gap__recording_device *);
 void gap__recording_count_block(struct gap__hist_segment *, const struct gap__hist_block *);
 
-/* recording_end.c: the state at the end of a device's events, from the events alone.  0 or GAP_ELIMIT. */
+/* recording_end.c: the state at the end of a device's events, from the last one that was told and the events since.  0 or GAP_ELIMIT. */
 int gap__recording_find_end(struct gap__recording *, struct gap__recording_device *);
 
 /* recording_parts.c: one part, known or not, in [at, end). */

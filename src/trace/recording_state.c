@@ -17,7 +17,8 @@ int gap__recording_read_state(struct gap__recording *r) {
   if (!device) return gap__recording_no_room(r);
   if (device->state != number + 1) gap__recording_forget_state(device);
   device->state = number + 1;
-  device->is_whole = false;
+  device->is_whole = device->has_state = false;
+  device->since = device->events.count;
   r->state.open = true;
   r->state.has_segment = false;
   r->state.device = ordinal;
@@ -129,7 +130,7 @@ int gap__recording_read_state_end(struct gap__recording *r) {
 #undef X
   if (rc || r->is_wrong) return rc;
   if (facts.present) add_facts(&device_of(r)->facts, &facts);
-  device_of(r)->is_whole = true;
+  device_of(r)->is_whole = device_of(r)->has_state = true;
   r->state.open = false;
   return 0;
 }

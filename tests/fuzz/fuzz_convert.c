@@ -80,6 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   }
   const struct gap__format *format;
   for (uint32_t i = 0; history->device_count && (format = gap__format_at(i)) != NULL; i++) {
+    if (!format->write) continue;
     struct gap__text text = written(history, format), lost = {0};
     gap__format_losses(format, history, 0, &lost);
     gap__text_free(&text);

@@ -1,17 +1,9 @@
 /* `trace:FILE`: every event is in the file, in order; what a killed, full or forked program leaves behind can be read. */
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/text.h"
-#include "support/api_try.h"
+#include "support/record_try.h"
 #include "trace/recording.h"
 
 /* Children make heaps, which have threads: the thread sanitizer would rather end them. */
@@ -19,27 +11,6 @@ __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "die_after_fork=0"; }
 
 /* ---- support ---- */
-
-static char folder[64];
-
-static int set_up(void **state) {
-  (void)state;
-  snprintf(folder, sizeof folder, "/tmp/gapless-trace-XXXXXX");
-  return mkdtemp(folder) ? 0 : -1;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  return rmdir(folder); /* fails where a test left something behind */
-}
-
-static const char *path_of(const char *name) {
-  static char path[4][128];
-  static unsigned turn;
-  char *out = path[turn++ % 4];
-  snprintf(out, sizeof path[0], "%s/%s", folder, name);
-  return out;
-}
 
 static gap_heap *open_on(gap_backend backend, const char *name, const char *more) {
   char conf[256];
@@ -49,76 +20,9 @@ static gap_heap *open_on(gap_backend backend, const char *name, const char *more
 
 static gap_heap *open_traced(const char *name, const char *more) { return open_on(GAP_BACKEND_HOST, name, more); }
 
-static struct gap__history *read_trace(const char *name) {
-  struct gap__history *history;
-  char *message;
-  if (gap__history_read(path_of(name), NULL, NULL, &history, &message)) fail_msg("%s: %s", name, message);
-  return history;
-}
-
-static void expect_consistent(const struct gap__history *history) {
-  for (uint32_t i = 0; i < history->device_count; i++) {
-    uint64_t event;
-    char *message;
-    if (gap__history_check(history, i, &event, &message))
-      fail_msg("event %llu: %s", (unsigned long long)event, message);
-  }
-}
-
-static void drop(const char *name, struct gap__history *history) {
-  gap__history_free(history);
-  assert_int_equal(unlink(path_of(name)), 0);
-}
-
-static uint64_t active_bytes(const struct gap__history *history) {
-  uint64_t sum = 0;
-  for (uint64_t i = 0; i < history->segment_count; i++) sum += history->segments[i].active_size;
-  return sum;
-}
-
-static uint64_t held_bytes(const struct gap__history *history) {
-  uint64_t sum = 0;
-  for (uint64_t i = 0; i < history->segment_count; i++) sum += history->segments[i].total_size;
-  return sum;
-}
-
-/* Blocks of many sizes on three streams, some of them used by a second one; half of them stay. */
-static void work(gap_heap *heap, gap_addr *kept, int count) {
-  for (int i = 0; i < count; i++) {
-    kept[i] = api_get(heap, 8 + (gap_stream)(i % 3), 100 + (uint64_t)i * i * 700 % (3 * MIB));
-    if (i % 5 == 0) assert_int_equal(gap_record_stream(heap, kept[i], 77), 0);
-    if (i % 2) continue;
-    api_give(heap, kept[i]);
-    kept[i] = 0;
-  }
-}
-
-static void give_all(gap_heap *heap, const gap_addr *kept, int count) {
-  for (int i = 0; i < count; i++) api_give(heap, kept[i]);
-}
-
 /* ---- what is written ---- */
 
-enum { KEPT = 120, EVENTS_MOST = 20000 };
-
-struct heard {
-  gap_event events[EVENTS_MOST];
-  uint64_t count;
-};
-
-static void keep_event(void *arg, const gap_event *event) {
-  struct heard *heard = arg;
-  if (heard->count < EVENTS_MOST) heard->events[heard->count++] = *event;
-}
-
-static void same_event(const struct gap__history *history, const struct gap__hist_event *read, const gap_event *heard) {
-  assert_int_equal(read->action, (int)heard->kind + (heard->kind == GAP_EVENT_OOM ? 1 : 0));
-  assert_int_equal(read->addr, heard->addr);
-  assert_int_equal(read->size, heard->requested);
-  assert_int_equal(read->stream, heard->stream);
-  assert_int_equal(history->pools[read->pool].id[0], heard->pool.first);
-  assert_int_equal(history->pools[read->pool].id[1], heard->pool.second);
-}
+enum { KEPT = 120 };
 
 static void every_event_is_in_the_file(void **state) {
   struct heard *heard = calloc(1, sizeof *heard);
@@ -199,20 +103,6 @@ static void pytorchs_policies_are_written_too(void **state) {
 
 /* ---- ends of all kinds ---- */
 
-static pid_t run_child(void (*inside)(int fd), int *from) {
-  int ends[2];
-  assert_int_equal(pipe(ends), 0);
-  pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    inside(ends[1]);
-    _exit(1);
-  }
-  close(ends[1]);
-  *from = ends[0];
-  return child;
-}
-
 static void tell_and_wait(int fd) {
   static gap_addr kept[KEPT];
   gap_heap *heap = open_traced("killed", "");
@@ -291,13 +181,6 @@ static void a_forked_child_leaves_the_file_alone(void **state) {
 
 /* ---- the disk ---- */
 
-static void churn_for(gap_heap *heap, int rounds) {
-  for (int i = 0; i < rounds; i++) {
-    gap_addr addr = api_get(heap, 8 + (gap_stream)(i % 3), 512 + (uint64_t)i % 50 * 3000);
-    api_give(heap, addr);
-  }
-}
-
 static void wait_for_thread(void) { nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); }
 
 /* A limit on the size of files is a disk that is full. */
@@ -305,7 +188,6 @@ static void a_full_disk_is_said_once(void **state) {
   struct rlimit before, limit;
   struct api_log log;
   (void)state;
-  signal(SIGXFSZ, SIG_IGN);
   getrlimit(RLIMIT_FSIZE, &before);
   limit = before;
   limit.rlim_cur = 100000;
@@ -352,6 +234,41 @@ static void a_large_file_is_turned(void **state) {
   drop("turned", new);
 }
 
+static void turn_and_wait(int fd) {
+  gap_heap *heap = open_traced("turned", ",trace_max:1M");
+  api_get(heap, 20, 3 * MIB);
+  gap_addr pending = api_get(heap, 21, 700);
+  assert_int_equal(gap_record_stream(heap, pending, 22), 0);
+  for (int i = 0; i < 10; i++) {
+    churn_for(heap, 10000);
+    wait_for_thread();
+  }
+  api_get(heap, 20, 5 * MIB);
+  api_give(heap, pending);
+  gap_usage usage = api_usage(heap, 0);
+  wait_for_thread();
+  if (write(fd, &usage, sizeof usage) == sizeof usage) pause();
+}
+
+/* What was there when the last file began is in it. */
+static void a_killed_program_leaves_its_blocks_from_before_the_file(void **state) {
+  gap_usage usage;
+  int from, status;
+  (void)state;
+  pid_t child = run_child(turn_and_wait, &from);
+  assert_int_equal(read(from, &usage, sizeof usage), sizeof usage);
+  close(from);
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  struct gap__history *old = read_trace("turned.1"), *new = read_trace("turned");
+  assert_true(new->is_torn &&new->devices[0].wrapped);
+  expect_consistent(new);
+  assert_int_equal(active_bytes(new), usage.live_bytes + usage.pending_bytes);
+  assert_int_equal(held_bytes(new), usage.held_bytes);
+  drop("turned.1", old);
+  drop("turned", new);
+}
+
 static void a_file_in_use_is_left_alone(void **state) {
   char other[32];
   (void)state;
@@ -382,18 +299,6 @@ static void without_a_file_the_heap_works(void **state) {
 
 /* ---- threads ---- */
 
-static void *churn(void *arg) {
-  gap_heap *heap = arg;
-  gap_addr kept[32] = {0};
-  for (unsigned i = 0; i < 6000; i++) {
-    gap_addr *at = &kept[i * 7 % 32];
-    if (*at) gap_free(heap, *at);
-    if (gap_alloc(heap, 0, 8 + i % 2, 512 + (uint64_t)i % 97 * 9000, at)) *at = 0;
-  }
-  for (int i = 0; i < 32; i++) gap_free(heap, kept[i]);
-  return NULL;
-}
-
 /* Four threads on two streams: one order of events, in which no address is in use twice. */
 static void events_of_threads_are_in_order(void **state) {
   pthread_t threads[4];
@@ -414,12 +319,18 @@ static void events_of_threads_are_in_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_event_is_in_the_file),        cmocka_unit_test(the_end_can_be_found_from_the_events),
-      cmocka_unit_test(pytorchs_policies_are_written_too), cmocka_unit_test(a_killed_program_leaves_its_history),
-      cmocka_unit_test(exit_without_destroying_is_an_end), cmocka_unit_test(a_forked_child_leaves_the_file_alone),
-      cmocka_unit_test(a_full_disk_is_said_once),          cmocka_unit_test(a_large_file_is_turned),
-      cmocka_unit_test(a_file_in_use_is_left_alone),       cmocka_unit_test(without_a_file_the_heap_works),
+      cmocka_unit_test(every_event_is_in_the_file),
+      cmocka_unit_test(the_end_can_be_found_from_the_events),
+      cmocka_unit_test(pytorchs_policies_are_written_too),
+      cmocka_unit_test(a_killed_program_leaves_its_history),
+      cmocka_unit_test(exit_without_destroying_is_an_end),
+      cmocka_unit_test(a_forked_child_leaves_the_file_alone),
+      cmocka_unit_test(a_full_disk_is_said_once),
+      cmocka_unit_test(a_large_file_is_turned),
+      cmocka_unit_test(a_file_in_use_is_left_alone),
+      cmocka_unit_test(without_a_file_the_heap_works),
       cmocka_unit_test(events_of_threads_are_in_order),
+      cmocka_unit_test(a_killed_program_leaves_its_blocks_from_before_the_file),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, record_set_up, record_tear_down);
 }
