@@ -12,7 +12,7 @@ class TorchPool:
     """A torch.cuda.MemPool with a tag, entered by ``with``; kept as long as this object lives."""
 
     def __init__(self, torch: Any, tag: Optional[str], contiguous: bool, device: Any) -> None:
-        from . import _torch
+        from . import _nccl, _torch
 
         torch.cuda.init()
         self.tag, self.device = tag, device
@@ -21,6 +21,8 @@ class TorchPool:
         self._entered: "list[Any]" = []
         if _torch.state.door is not None:  # torch's own segments are one driver allocation each anyhow
             _torch.state.door.pool_flags(self.id, _CONTIGUOUS if contiguous else _SHARED, tag)
+            if contiguous:
+                _nccl.contiguous.add(self.id)
 
     @property
     def id(self) -> Tuple[int, int]:

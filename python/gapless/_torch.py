@@ -11,7 +11,7 @@ import threading
 from types import ModuleType
 from typing import Any, Callable, Optional
 
-from . import _environment
+from . import _environment, _nccl
 from ._library import check_conf, knows_key, reduce_conf
 from ._say import say
 
@@ -55,6 +55,7 @@ def attach(torch: ModuleType) -> None:
         if hasattr(core, name):
             state.setters[name] = getattr(core, name)
             setattr(core, name, _wrap_setter(torch, state.setters[name]))
+    _nccl.attach(torch)
 
 
 def _wrap_start(torch: ModuleType, start: Callable[..., Any]) -> Callable[..., Any]:
