@@ -14,7 +14,7 @@ FILL = 0.5        # the part of it that is used: what is left is idle in pages o
 class Churn:
     """For a with statement; `stolen()` says how many pages have moved since it began, `refused` how many requests failed."""
 
-    def __init__(self, device, pause_s=0.001):
+    def __init__(self, device, pause_s=0.0003):
         self.device, self.pause_s = device, pause_s
         self.refused = self.served = 0
         self.error = None

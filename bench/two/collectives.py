@@ -184,7 +184,7 @@ def register(rank, device, pool, blocks, name, may_refuse):
         nccl_of(device).deregister_mem_pool(pool)
         wrong += right_in_all_sizes(rank, device, blocks)
     if rank == 0:
-        words = f"wrong: {wrong}" if wrong else f"refused: {refusal}" if refusal else "contents right, registered and afterwards"
+        words = f"wrong: {wrong}" if wrong else f"refused: {refusal}" if refusal else "contents right, and after it was taken back"
         check(name, not wrong and (may_refuse or not refusal), words)
 
 

@@ -212,7 +212,7 @@ def peers(board):
 
 def sharing(board):
     """Contents only, no figures: all at the same time."""
-    finish(Program(board, "sharing", "sharing.py", seconds=75),
+    finish(Program(board, "sharing", "sharing.py", seconds=90),
            Program(board, "registered", "collectives.py", "registered", ranks=2, seconds=60),
            Program(board, "captured", "collectives.py", "captured", ranks=2, seconds=60))
 
@@ -226,23 +226,31 @@ class Trainer:
         os.makedirs(self.folder)
         self.program = Program(board, name, "training.py", ranks=2, allocator=allocator, seconds=150, TWO_ORDERS=self.folder, **variables)
 
-    def order(self, do, **words):
+    def tell(self, do, **words):
+        """Begins it; hear() waits for the end."""
         path = os.path.join(self.folder, str(self.number))
         self.number += 1
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump({"do": do, **words}, file)
         os.rename(path + ".part", path + ".json")
-        return [] if do == "end" else [self.hear(f"{path}-{rank}.json", do) for rank in range(2)]
 
-    def hear(self, path, do):
+    def hear(self):
+        return [self.answer_of(rank) for rank in range(2)]
+
+    def order(self, do, **words):
+        self.tell(do, **words)
+        return self.hear()
+
+    def answer_of(self, rank):
+        path = os.path.join(self.folder, f"{self.number - 1}-{rank}.json")
         while not os.path.exists(path):
             time.sleep(0.002)
             if not self.program.runs() or self.program.is_late():
-                raise Failed(f"{self.program.name} gave no answer to '{do}'")
+                raise Failed(f"{self.program.name} gave no answer to order {self.number - 1}")
         with open(path, encoding="utf-8") as file:
             answer = json.load(file)
         if "failed" in answer:
-            raise Failed(f"{self.program.name}, '{do}': {answer['failed'].strip().splitlines()[-1]}")
+            raise Failed(f"{self.program.name}, order {self.number - 1}: {answer['failed'].strip().splitlines()[-1]}")
         return answer
 
     def play(self, rounds=2, **words):
@@ -295,17 +303,25 @@ def compare_speed(board, trainers):
                 f"{1000 * medians['native']:.0f}, medians of {ROUNDS})", {"speed": speed, "asked": LEAST_SPEED, "seconds": seconds})
 
 
+def record(board, trainers):
+    """First of all, so that the histories have a beginning; at the same time, which warms up too."""
+    for name in ("native", "traced"):
+        trainers[name].tell("record", path=board.path(name + "-rank{rank}.pickle"))
+    trainers["gapless"].play(rounds=1)
+    for name in ("native", "traced"):
+        answers = trainers[name].hear()
+        board.check(f"recorded, {name}", board.dry or all(os.path.getsize(answer["path"]) for answer in answers))
+    trainers["traced"].tell("end")
+
+
 def training(board):
     trainers = {"native": Trainer(board, "native", "native"), "gapless": Trainer(board, "gapless", "gapless"),
                 "traced": Trainer(board, "traced", "gapless", TWO_TRACE=board.path("rank{rank}.trace"))}
     try:
-        compare_losses(board, trainers)
-        compare_speed(board, trainers)
-        for name in ("native", "traced"):
-            answers = trainers[name].order("record", path=board.path(name + "-rank{rank}.pickle"))
-            board.check(f"recorded, {name}", board.dry or all(os.path.getsize(answer["path"]) for answer in answers))
-        for trainer in trainers.values():
-            trainer.order("end")
+        for step in (record, compare_losses, compare_speed):
+            step(board, trainers)
+        for name in ("native", "gapless"):
+            trainers[name].tell("end")
     except Failed as error:
         board.check("the training goes on", False, str(error))
         for trainer in trainers.values():
@@ -388,21 +404,31 @@ import torch
 print(torch.cuda.device_count())
 if torch.cuda.device_count() > 1:
     torch.cuda.init()
-    print(torch.cuda.get_allocator_backend(), len(torch.cuda.memory_stats()))
+    backend = torch.cuda.get_allocator_backend()
+    print(backend, len(torch.cuda.memory_stats()) if backend == "gapless" else 0)
 """
 
 
-def look(board):
-    """How many cards there are; the first start with gapless compiles its part for this PyTorch."""
+def start_once(board):
     try:
-        done = subprocess.run([sys.executable, "-c", LOOK], env=environment(board, "gapless"), capture_output=True, text=True, timeout=80, check=False)
+        return subprocess.run([sys.executable, "-c", LOOK], env=environment(board, "gapless"), capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
-        done = subprocess.CompletedProcess([], 1, "2", "no end within 80 s")
-    words = done.stdout.split()
-    cards = int(words[0]) if words else 0
-    if cards > 1:
+        return subprocess.CompletedProcess([], 1, "2", "no end within 60 s")
+
+
+def look(board):
+    """How many cards there are.  The first start with gapless compiles its part for this PyTorch; one that takes too long goes on without
+    it, and the next finds it."""
+    for _ in range(3):
+        done = start_once(board)
+        words = done.stdout.split()
+        cards = int(words[0]) if words else 0
+        if cards < 2:
+            return cards
         started = done.returncode == 0 and words[1] == "gapless" and int(words[2]) > 100
-        board.check("PyTorch starts with gapless", started, " ".join(words) if started else done.stderr[-2000:].strip())
+        if started:
+            break
+    board.check("PyTorch starts with gapless", started, " ".join(words) if started else done.stderr[-2000:].strip())
     return cards
 
 

@@ -6,10 +6,10 @@ import signal
 import torch
 import torch.multiprocessing as multiprocessing
 
-from report import MIB, assert_allocator, attempt, begin, check, fill, holds
+from report import MIB, assert_allocator, attempt, begin, fill, holds
 
 BYTES = (4096, 3 * MIB + 512, 200 * MIB)  # in a page with others, in two, in many
-PATIENCE_S = 30
+PATIENCE_S = 45
 
 
 def make(device, seed):
@@ -213,11 +213,11 @@ def main():
             closed_here_first(other, device)
     for device, other in enumerate(leaves):
         killed_holder(other, stays[1 - device], device)
-    for device, other in enumerate(owners):
-        killed_owner(other, 1 - device)
     with attempt("the processes end"):
         for other in stays:
             other.end()
+    for device, other in enumerate(owners):
+        killed_owner(other, 1 - device)
 
 
 if __name__ == "__main__":
