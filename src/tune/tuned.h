@@ -8,7 +8,7 @@
 #include "replay/live.h"
 #include "trace/history.h"
 #include "tune/settings.h"
-#include "tune/sha256.h"
+#include "base/sha256.h"
 #include "tune/trials.h"
 
 /* What is known of a history without reading it. */

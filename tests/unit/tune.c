@@ -16,7 +16,7 @@
 #include "gapless/tune.h"
 #include "tune/model.h"
 #include "tune/settings.h"
-#include "tune/sha256.h"
+#include "base/sha256.h"
 #include "tune/store.h"
 
 #define TRAINING GAP_TEST_DATA "/made/training.pickle"

@@ -1,17 +1,19 @@
-#include "tune/sha256.h"
+#include "base/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sha256_block.h"
 #include "gapless/gapless.h"
 
 enum { BLOCK = 64, LENGTH_BYTES = 8, READ_BYTES = 1 << 16 };
 
-static const uint32_t round_constants[64] = {
+const uint32_t gap__sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -37,19 +39,31 @@ static void schedule(const uint8_t *block, uint32_t words[64]) {
   }
 }
 
-static void compress(uint32_t state[8], const uint8_t *block) {
+void gap__sha256_plain(uint32_t state[8], const uint8_t block[64]) {
   uint32_t words[64], s[8];
   schedule(block, words);
   memcpy(s, state, sizeof s);
   for (int i = 0; i < 64; i++) {
     uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]), majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    uint32_t first = s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + choice + round_constants[i] + words[i];
+    uint32_t first =
+        s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + choice + gap__sha256_constants[i] + words[i];
     uint32_t second = (turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22)) + majority;
     memmove(s + 1, s, 7 * sizeof s[0]);
     s[4] += first;
     s[0] = first + second;
   }
   for (int i = 0; i < 8; i++) state[i] += s[i];
+}
+
+static void compress(uint32_t state[8], const uint8_t *block) {
+  static gap__sha256_compress *_Atomic chosen;
+  gap__sha256_compress *fn = atomic_load_explicit(&chosen, memory_order_relaxed);
+  if (!fn) {
+    fn = gap__sha256_hardware();
+    if (!fn) fn = gap__sha256_plain;
+    atomic_store_explicit(&chosen, fn, memory_order_relaxed);
+  }
+  fn(state, block);
 }
 
 void gap__sha256_begin(struct gap__sha256 *sha) {
@@ -71,7 +85,8 @@ void gap__sha256_add(struct gap__sha256 *sha, const void *bytes, size_t count) {
   }
 }
 
-void gap__sha256_end(struct gap__sha256 *sha, char out[GAP__SHA256_TEXT_BYTES]) {
+/* The padding, and the last block or two. */
+static void finish(struct gap__sha256 *sha) {
   static const uint8_t padding[BLOCK] = {0x80};
   uint8_t length[LENGTH_BYTES];
   uint64_t bits = sha->bytes * 8;
@@ -79,6 +94,15 @@ void gap__sha256_end(struct gap__sha256 *sha, char out[GAP__SHA256_TEXT_BYTES]) 
   size_t filled = sha->bytes % BLOCK;
   gap__sha256_add(sha, padding, (filled < BLOCK - LENGTH_BYTES ? BLOCK : 2 * BLOCK) - LENGTH_BYTES - filled);
   gap__sha256_add(sha, length, sizeof length);
+}
+
+void gap__sha256_digest(struct gap__sha256 *sha, uint8_t out[GAP__SHA256_BYTES]) {
+  finish(sha);
+  for (int i = 0; i < GAP__SHA256_BYTES; i++) out[i] = (uint8_t)(sha->state[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+void gap__sha256_end(struct gap__sha256 *sha, char out[GAP__SHA256_TEXT_BYTES]) {
+  finish(sha);
   for (int i = 0; i < 8; i++) snprintf(out + 8 * i, 9, "%08x", sha->state[i]);
 }
 
