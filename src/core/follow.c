@@ -192,10 +192,11 @@ static uint32_t take_hot(struct gap__arena *arena, uint32_t off, uint32_t units)
 static enum gap__follow_end place_slowly(struct gap__lane *lane, uint32_t off, uint32_t units, uint64_t bytes,
                                          uint32_t *index) {
   const struct gap__request req = {.units = units, .bytes = bytes};
+  struct gap__range *range = gap__range_at(lane->owner, lane->track.range);
   bool contested = false;
   lane->visitors++;
   gap__unlock(&lane->lock);
-  int rc = gap__reclaim_at(lane, &req, off, index, &contested);
+  int rc = gap__reclaim_at(lane, &req, range, off, index, &contested);
   gap__lock(&lane->lock);
   lane->visitors--;
   struct gap__plan *plan =

@@ -263,10 +263,10 @@ static int reserve_at(struct ladder *l, struct gap__spot *spot, uint32_t *block)
   return *block ? 0 : GAP_ENOMETA;
 }
 
-int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, uint32_t off, uint32_t *block,
-                    bool *contested) {
+int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, struct gap__range *range, uint32_t off,
+                    uint32_t *block, bool *contested) {
   struct ladder l = begin(lane, req, GAP__ARENA_PLANNED);
-  struct gap__spot spot = {.range = gap__range_at(l.s, lane->track.range), .off = off};
+  struct gap__spot spot = {.range = range, .off = off};
   uint32_t reserved;
   gap__pending_poll(l.s);
   uint64_t soft = gap__follow_limit(l.s, gap__soft_limit(l.s, req->bytes), gap__hard_limit(l.s));

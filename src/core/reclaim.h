@@ -18,9 +18,10 @@ struct gap__request {
  * diagnosis.  GAP_ENOTSUP: the driver refuses the addresses, and nothing is said yet; pages cannot serve the request, a whole driver allocation may. */
 int gap__reclaim(struct gap__lane *, const struct gap__request *, uint32_t *block);
 
-/* A planned request: the same for a place that is given, in the lane's planned arena, where nobody lives.  GAP_EAGAIN: somebody
+/* A planned request: the same for a place that is given, in a range of the lane's planned arena, where nobody lives.  GAP_EAGAIN: somebody
  * does, or what was there may still be used by other streams; GAP_ENOMEM and others: no pages could be had.  *contested: it took
  * pages from other places of the plan. */
-int gap__reclaim_at(struct gap__lane *, const struct gap__request *, uint32_t off, uint32_t *block, bool *contested);
+int gap__reclaim_at(struct gap__lane *, const struct gap__request *, struct gap__range *, uint32_t off, uint32_t *block,
+                    bool *contested);
 
 #endif
