@@ -1,0 +1,146 @@
+#include "kv/pages.h"
+
+#include "kv/leave.h"
+#include "kv/prefix.h"
+#include "kv/retain.h"
+#include "kv/table.h"
+
+enum { SPARE_SHARE = 256 };
+#define SPARE_BYTES ((uint64_t)32 << 20)
+
+int gap__kv_pages_init(struct gap_kv *kv) {
+  kv->pages = gap__meta_map((kv->page_count + (size_t)KV_LEVELS) * sizeof *kv->pages);
+  kv->slab_used = gap__meta_map(kv->slab_count * sizeof *kv->slab_used);
+  if (!kv->pages || !kv->slab_used || gap__kv_bits_init(&kv->free, kv->page_count) ||
+      gap__kv_bits_init(&kv->spare, kv->slab_count) || gap__kv_bits_init(&kv->bare_memory, kv->slab_count))
+    return GAP_ENOMETA;
+  for (uint32_t i = kv->page_count; i < kv->page_count + KV_LEVELS; i++) kv->pages[i].prev = kv->pages[i].next = i;
+  gap__kv_bits_add_range(&kv->bare_memory, 0, kv->slab_count);
+  return 0;
+}
+
+void gap__kv_pages_free(struct gap_kv *kv) {
+  for (uint32_t slab = 0; kv->bare_memory.level[0] && slab < kv->slab_count; slab++)
+    if (!kv_bits_has(&kv->bare_memory, slab)) gap__heap_free(kv->heap, kv->region.base + slab * kv->slab_bytes);
+  gap__meta_unmap(kv->pages, (kv->page_count + (size_t)KV_LEVELS) * sizeof *kv->pages);
+  gap__meta_unmap(kv->slab_used, kv->slab_count * sizeof *kv->slab_used);
+  gap__kv_bits_free(&kv->free);
+  gap__kv_bits_free(&kv->spare);
+  gap__kv_bits_free(&kv->bare_memory);
+}
+
+/* ---- slabs ---- */
+
+static int commit(struct gap_kv *kv) {
+  uint32_t slab = kv_bits_first(&kv->bare_memory);
+  int rc = gap__heap_region_commit(&kv->region, slab * kv->slab_bytes, kv->slab_bytes);
+  if (rc) {
+    kv->stats.slab_refusals++;
+    return rc;
+  }
+  kv_bits_remove(&kv->bare_memory, slab);
+  kv_bits_add(&kv->spare, slab);
+  gap__kv_bits_add_range(&kv->free, slab << kv->slab_shift, 1u << kv->slab_shift);
+  kv->stats.slab_commits++;
+  uint64_t slabs = kv->slab_count - kv->bare_memory.count;
+  if (slabs > kv->stats.slabs_peak) kv->stats.slabs_peak = slabs;
+  return 0;
+}
+
+static void release(struct gap_kv *kv, uint32_t slab) {
+  kv_bits_remove(&kv->spare, slab);
+  kv_bits_add(&kv->bare_memory, slab);
+  gap__kv_bits_remove_range(&kv->free, slab << kv->slab_shift, 1u << kv->slab_shift);
+  gap__heap_free(kv->heap, kv->region.base + slab * kv->slab_bytes);
+  kv->stats.slab_releases++;
+}
+
+uint32_t gap__kv_slabs_release(struct gap_kv *kv, uint32_t most) {
+  uint32_t done = 0;
+  if (kv->copy_count && gap__kv_copies_queue(kv)) return 0; /* they may read what is to go */
+  for (; done < most && kv->spare.count; done++) release(kv, gap__kv_bits_last(&kv->spare));
+  return done;
+}
+
+/* Empty slabs that are kept: taking one from the heap costs a thousand times what taking a KV page costs. */
+void gap__kv_settle_slow(struct gap_kv *kv) {
+  uint32_t share = (kv->slab_count - kv->bare_memory.count) / SPARE_SHARE,
+           least = (uint32_t)(SPARE_BYTES / kv->slab_bytes);
+  uint32_t kept = share > least ? share : least;
+  if (kept < 1) kept = 1;
+  if (kv->spare.count > kept) gap__kv_slabs_release(kv, kv->spare.count - kept);
+}
+
+int gap__kv_pages_ensure_slow(struct gap_kv *kv, uint32_t need) {
+  gap__kv_leaving_poll(kv);
+  if (need > (uint64_t)kv_free_pages(kv) + kv->cached_listed)
+    return need <= (uint64_t)kv_free_pages(kv) + kv->cached_listed + kv->leaving_pages ? GAP_EAGAIN : GAP_ENOMEM;
+  while (kv->free.count < need && kv->bare_memory.count)
+    if (commit(kv)) break; /* the heap has no more: the cache makes do */
+  if (need > (uint64_t)kv->free.count + kv->cached_listed) return GAP_ENOMEM;
+  gap__kv_expire(kv);
+  while (kv->free.count < need) gap__kv_evict_one(kv);
+  return 0;
+}
+
+/* ---- cached ones ---- */
+
+void gap__kv_list_add(struct gap_kv *kv, uint32_t page, uint8_t level, bool first_to_go) {
+  struct kv_page *p = &kv->pages[page];
+  uint32_t end = kv->page_count + level; /* its next is the first to go */
+  uint32_t before = first_to_go ? end : kv->pages[end].prev;
+  p->prev = before;
+  p->next = kv->pages[before].next;
+  kv->pages[p->next].prev = page;
+  kv->pages[before].next = page;
+  p->level = level;
+  p->listed = true;
+  kv->cached_listed++;
+}
+
+void gap__kv_list_remove(struct gap_kv *kv, uint32_t page) {
+  struct kv_page *p = &kv->pages[page];
+  kv->pages[p->prev].next = p->next;
+  kv->pages[p->next].prev = p->prev;
+  p->listed = false;
+  kv->cached_listed--;
+}
+
+void gap__kv_page_revive(struct gap_kv *kv, uint32_t page) {
+  if (kv->pages[page].listed) gap__kv_list_remove(kv, page);
+  kv->pages[page].state = KV_USED;
+  kv->cached--;
+}
+
+void gap__kv_page_rest(struct gap_kv *kv, uint32_t page) {
+  struct kv_page *p = &kv->pages[page];
+  if (!p->node) {
+    kv_page_give(kv, page);
+    return;
+  }
+  const struct kv_node *node = kv_node_at(kv, p->node);
+  p->state = KV_CACHED;
+  kv->cached++;
+  if (!node->pins) gap__kv_list_add(kv, page, node->level, false);
+}
+
+void gap__kv_page_move(struct gap_kv *kv, uint32_t from, uint32_t to) {
+  struct kv_page *f = &kv->pages[from], *t = &kv->pages[to];
+  *t = *f;
+  if (t->listed) kv->pages[t->prev].next = kv->pages[t->next].prev = to;
+  if (t->node) kv_node_pages(kv, t->node)[t->group] = to;
+  f->node = 0;
+  f->listed = false;
+  kv_page_give(kv, from);
+}
+
+void gap__kv_evict_one(struct gap_kv *kv) {
+  uint32_t end = kv->page_count;
+  while (kv->pages[end].next == end) end++;
+  uint32_t page = kv->pages[end].next;
+  gap__kv_list_remove(kv, page);
+  gap__kv_node_detach(kv, page);
+  kv_page_give(kv, page);
+  kv->cached--;
+  kv->stats.evicted++;
+}
