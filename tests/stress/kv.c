@@ -3,7 +3,7 @@
 
 #include "support/kv_try.h"
 
-enum { SEQS = 12, OPERATIONS = 1200, EACH = 3, BARE = 24 };
+enum { SEQS = 12, OPERATIONS = 800, EACH = 4, BARE = 24 };
 
 struct world {
   gap_kv *kv;
