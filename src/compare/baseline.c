@@ -1,5 +1,6 @@
 /* Figures of a file as a small JSON object, to be kept where the file itself is too large to keep. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,11 @@ char *gap__baseline_json(const struct gap__figures_set *set) {
   return text;
 }
 
+/* A file may say anything. */
+static bool is_figure(const json_t *value) {
+  return !json_is_number(value) || fabs(json_number_value(value)) <= GAP__FIGURE_MOST;
+}
+
 static int take(const json_t *object, struct gap__figures_set *set, char *message, size_t bytes) {
   const json_t *figures = json_object_get(object, "figures");
   if (json_integer_value(json_object_get(object, mark)) != VERSION || !json_is_object(figures)) {
@@ -38,7 +44,12 @@ static int take(const json_t *object, struct gap__figures_set *set, char *messag
     return GAP_EFORMAT;
   }
   for (int i = 0; i < GAP__FIGURE_COUNT; i++) {
-    const json_t *value = json_object_get(figures, gap__figure_info((enum gap__figure)i)->name);
+    const char *name = gap__figure_info((enum gap__figure)i)->name;
+    const json_t *value = json_object_get(figures, name);
+    if (!is_figure(value)) {
+      snprintf(message, bytes, "%s is beyond what can be counted", name);
+      return GAP_EFORMAT;
+    }
     set->at[i] = (struct gap__figure_value){json_is_number(value), json_number_value(value)};
   }
   return 0;

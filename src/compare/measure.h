@@ -22,8 +22,9 @@ struct gap__figure_info {
 
 struct gap__figure_value {
   bool known;
-  double value; /* bytes, percent or a number; whole but for percent */
+  double value; /* bytes, percent or a number; whole but for percent; not beyond GAP__FIGURE_MOST */
 };
+#define GAP__FIGURE_MOST 9e18 /* below 2^63: it can be made an integer */
 
 /* Signed, and with its unit: "-1.20 GiB", "+3.1 points" where `is_change`. */
 char *gap__figure_text(enum gap__figure, double value, bool is_change, char out[GAP__TEXT_BYTES]);

@@ -12,7 +12,7 @@
 static bool parse_percent(const char *text, double *out) {
   size_t length = strlen(text);
   if (length && text[length - 1] == '%') length--;
-  return gap__text_parse_real(text, length, out) == 0 && *out >= 0 && isfinite(*out);
+  return gap__text_parse_real(text, length, out) == 0 && *out >= 0 && *out <= GAP__FIGURE_MOST;
 }
 
 static bool parse_amount(enum gap__figure figure, const char *text, double *out) {
@@ -22,7 +22,7 @@ static bool parse_amount(enum gap__figure figure, const char *text, double *out)
   int rc = kind == GAP__FIGURE_COUNTED ? gap__text_parse_u64(text, strlen(text), &number)
                                        : gap__text_parse_size(text, strlen(text), &number);
   *out = (double)number;
-  return rc == 0;
+  return rc == 0 && *out <= GAP__FIGURE_MOST;
 }
 
 int gap__rule_parse(enum gap__figure figure, const char *text, struct gap__rule *rule) {
@@ -66,6 +66,7 @@ static struct gap__figure_value limit_of(const struct gap_limits *check, enum ga
   if (rule->kind == GAP__RULE_AT_MOST) return (struct gap__figure_value){true, rule->amount};
   if (rule->kind == GAP__RULE_AMOUNT_OVER) base.value += rule->amount;
   else base.value = floor(base.value * (1 + rule->amount));
+  base.value = fmax(fmin(base.value, GAP__FIGURE_MOST), -GAP__FIGURE_MOST);
   return base;
 }
 

@@ -3,6 +3,7 @@
  * and the empty string undoes it all. */
 #include <string.h>
 
+#include "conf/reduce.h"
 #include "conf/set.h"
 #include "fuzz.h"
 #include "gapless/gapless.h"
@@ -74,6 +75,19 @@ static void check_text(const struct gap__conf_set *set, uint32_t index) {
   gap__conf_free(again);
 }
 
+/* What torch is shown says the same to us, and is its own reduction. */
+static void check_reduced(const char *string) {
+  char once[4096], twice[4096];
+  size_t needed = 0, again = 0;
+  int rc = gap__conf_reduce(string, once, sizeof once, &needed, NULL);
+  FUZZ_CHECK(rc == 0 || once[0] == 0);
+  (void)gap__conf_asks_gapless(string);
+  if (rc || needed >= sizeof once) return;
+  FUZZ_CHECK(strlen(once) == needed && !gap__conf_asks_gapless(once));
+  FUZZ_CHECK(gap__conf_reduce(once, twice, sizeof twice, &again, NULL) == 0);
+  FUZZ_CHECK(strcmp(once, twice) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   char *string = as_string(data, bytes);
   struct gap__conf_report report = {0};
@@ -83,6 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   struct gap__conf before = *gap__conf_values(set);
   int result = gap__conf_apply(set, GAP__CONF_RUNTIME, "fuzz", string, &report);
   check_report(&report, result);
+  check_reduced(string);
   check_values(gap__conf_values(set));
   if (result) FUZZ_CHECK(!memcmp(&before, gap__conf_values(set), sizeof before));
   for (uint32_t i = 0; i < gap__conf_option_count(); i++) check_text(set, i);

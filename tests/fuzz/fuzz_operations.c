@@ -112,10 +112,18 @@ static void step(struct run *run) {
     case 0: gap__heap_trim(run->heap, 0, (gap_pool_id){0, 0}, &returned); break;
     case 1: gap__heap_set_cap(run->heap, 0, next(run) * 2 * MIB); break;
     case 2: let_time_pass(run); break;
-    case 3: if (run->count) share(run, index); break;
+    case 3:
+      if (run->count) share(run, index);
+      break;
     case 4: FUZZ_CHECK(gap__heap_free(run->heap, 4096 + next(run)) == GAP_ENOTMINE); break; /* no window lies there */
     case 5: retire(run); break;
-    case 6: case 7: case 8: case 9: case 10: if (run->count) release(run, index); break;
+    case 6:
+    case 7:
+    case 8:
+    case 9:
+    case 10:
+      if (run->count) release(run, index);
+      break;
     default: alloc(run); break;
   }
 }
@@ -138,8 +146,8 @@ static void play(struct gap__dev *dev, bool real, const uint8_t *data, size_t si
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct gap__dev *dev;
-  struct gap__sim_params sim = {.total_bytes = 512 * MIB, .lag_us = 5000};
-  struct gap__host_params host = {.total_bytes = 512 * MIB, .manual = true};
+  struct gap__sim_params sim = {.total_bytes = 512 * MIB, .lag_us = 5000, .window_max_bytes = 256 * MIB};
+  struct gap__host_params host = {.total_bytes = 512 * MIB, .manual = true, .window_max_bytes = 256 * MIB};
   FUZZ_CHECK(gap__sim_create(0, &sim, &dev) == 0);
   play(dev, false, data, size);
   FUZZ_CHECK(gap__host_create(0, &host, &dev) == 0);

@@ -78,11 +78,13 @@ static void other_texts_are_refused(void **state) {
   static const struct {
     enum gap__figure figure;
     const char *text;
-  } bad[] = {{GAP__FIGURE_PEAK_LIVE, ""},   {GAP__FIGURE_PEAK_LIVE, "much"}, {GAP__FIGURE_PEAK_LIVE, "-1"},
-             {GAP__FIGURE_PEAK_LIVE, "5%"}, {GAP__FIGURE_PEAK_LIVE, "+"},    {GAP__FIGURE_PEAK_LIVE, "+x%"},
-             {GAP__FIGURE_WASTE, "1GiB"},   {GAP__FIGURE_WASTE, "-3%"},      {GAP__FIGURE_WASTE, "nan"},
-             {GAP__FIGURE_CALLS, "3.5"},    {GAP__FIGURE_CALLS, "3MiB"},     {GAP__FIGURE_CALLS, "%"},
-             {GAP__FIGURE_REFUSALS, "+-1"}};
+  } bad[] = {
+      {GAP__FIGURE_PEAK_LIVE, ""},       {GAP__FIGURE_PEAK_LIVE, "much"}, {GAP__FIGURE_PEAK_LIVE, "-1"},
+      {GAP__FIGURE_PEAK_LIVE, "5%"},     {GAP__FIGURE_PEAK_LIVE, "+"},    {GAP__FIGURE_PEAK_LIVE, "+x%"},
+      {GAP__FIGURE_WASTE, "1GiB"},       {GAP__FIGURE_WASTE, "-3%"},      {GAP__FIGURE_WASTE, "nan"},
+      {GAP__FIGURE_CALLS, "3.5"},        {GAP__FIGURE_CALLS, "3MiB"},     {GAP__FIGURE_CALLS, "%"},
+      {GAP__FIGURE_REFUSALS, "+-1"},     {GAP__FIGURE_WASTE, "1e300%"},   {GAP__FIGURE_CALLS, "18446744073709551615"},
+      {GAP__FIGURE_PEAK_LIVE, "9000PiB"}};
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     struct gap__rule rule = {GAP__RULE_AT_MOST, 7};
@@ -198,18 +200,28 @@ static void saved_figures_are_the_same(void **state) {
   }
 }
 
-static void a_baseline_of_another_version(void **state) {
-  (void)state;
+static void refuses(const char *text, const char *words) {
   char saved[] = "/tmp/gapless-figures-XXXXXX", message[512];
   int fd = mkstemp(saved);
-  static const char text[] = "{\"gapless_figures\": 99, \"figures\": {}}";
-  assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == sizeof text - 1);
+  assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
   close(fd);
   gap_limits *limits = limits_of(0);
   assert_int_equal(gap_limits_baseline(limits, saved, message, sizeof message), GAP_EFORMAT);
-  assert_non_null(strstr(message, "figures of another version"));
+  assert_non_null(strstr(message, words));
   gap_limits_free(limits);
   unlink(saved);
+}
+
+static void a_baseline_of_another_version(void **state) {
+  (void)state;
+  refuses("{\"gapless_figures\": 99, \"figures\": {}}", "figures of another version");
+}
+
+static void a_baseline_of_absurd_figures(void **state) {
+  (void)state;
+  refuses("{\"gapless_figures\": 1, \"figures\": {\"peak_live_bytes\": 1e300}}", "peak_live_bytes is beyond");
+  refuses("{\"gapless_figures\": 1, \"figures\": {\"growth_bytes_per_step\": -1e19}}",
+          "growth_bytes_per_step is beyond");
 }
 
 int main(void) {
@@ -224,6 +236,7 @@ int main(void) {
       cmocka_unit_test(limits_over_a_baseline),
       cmocka_unit_test(saved_figures_are_the_same),
       cmocka_unit_test(a_baseline_of_another_version),
+      cmocka_unit_test(a_baseline_of_absurd_figures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
