@@ -109,7 +109,12 @@ bool send_pieces(int to, const std::vector<gap_piece> &pieces) {
   return sendmsg(to, &message.head, MSG_NOSIGNAL) == static_cast<ssize_t>(message.body.iov_len);
 }
 
-// The pieces, or none when the owner says no.
+void close_all(std::vector<gap_piece> *pieces) {
+  for (const gap_piece &piece : *pieces) close(piece.fd);
+  pieces->clear();
+}
+
+// As many pieces as were asked for, or none when the owner says no.
 std::vector<gap_piece> receive_pieces(int from, uint32_t count) {
   Message message(count);
   ssize_t got = recvmsg(from, &message.head, MSG_CMSG_CLOEXEC);
@@ -117,17 +122,13 @@ std::vector<gap_piece> receive_pieces(int from, uint32_t count) {
   std::vector<gap_piece> out;
   if (got < 0 || !rights || rights->cmsg_type != SCM_RIGHTS) return out;
   size_t fds = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-  for (size_t i = 0; i < fds; i++) {
-    gap_piece piece = {message.sizes[i], -1};
+  for (size_t i = 0; i < fds; i++) {  // more than were asked for may fit
+    gap_piece piece = {i < count ? message.sizes[i] : 0, -1};
     std::memcpy(&piece.fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(int));
     out.push_back(piece);
   }
+  if (fds != count || got != static_cast<ssize_t>(count * sizeof(uint64_t))) close_all(&out);
   return out;
-}
-
-void close_all(std::vector<gap_piece> *pieces) {
-  for (const gap_piece &piece : *pieces) close(piece.fd);
-  pieces->clear();
 }
 
 void set_patience(int socket) {
@@ -174,7 +175,10 @@ void Exports::serve(int listener) {
   for (;;) {
     int peer = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (peer < 0 && errno != EINTR && errno != ECONNABORTED && errno != EMFILE) return;
-    if (peer < 0) continue;
+    if (peer < 0) {
+      if (errno == EMFILE) usleep(100000);  // until the program has closed some
+      continue;
+    }
     Descriptor closer(peer);
     set_patience(peer);  // one peer that says nothing must not keep the others waiting for ever
     if (same_user(peer)) answer(peer);
@@ -319,6 +323,7 @@ std::vector<gap_piece> ask_owner(const Header &header) {
   std::vector<gap_piece> all;
   set_patience(owner.get());  // a fork of the owner may hold the socket and never answer
   if (owner.get() < 0 || connect(owner.get(), reinterpret_cast<sockaddr *>(&name), length)) return all;
+  if (!same_user(owner.get())) return all;
   for (uint32_t first = 0; first < header.pieces; first += kBatch) {
     Request request = {};
     std::memcpy(request.key, header.key, sizeof request.key);

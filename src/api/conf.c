@@ -11,7 +11,8 @@ static void log_report(const struct gap__conf_report *report) {
   if (report->dropped) gap__log(GAP__LOG_WARNING, "%u more messages about the configuration", report->dropped);
 }
 
-static const char *environment(const char *name) { return getenv(name); }
+/* A set-user-id program does not follow the variables of who started it: a trace would empty any file. */
+static const char *environment(const char *name) { return secure_getenv(name); }
 
 static int find_option(const char *key, uint32_t *out) {
   for (uint32_t i = 0; i < gap__conf_option_count(); i++)

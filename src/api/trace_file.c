@@ -41,9 +41,24 @@ static void release_signal(const struct held *held) {
 
 /* ---- the file ---- */
 
+/* Names in a folder that others write to can be guessed: what lies there must be a file of this user under this one name, or a trace
+ * would empty another one. */
+static int open_own(const char *path) {
+  const int flags = O_RDWR | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK; /* a pipe is refused */
+  struct stat about;
+  int fd = open(path, flags | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+  if (fd >= 0 || errno != EEXIST) return fd;
+  fd = open(path, flags);
+  if (fd < 0) return -1;
+  if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid() && about.st_nlink == 1) return fd;
+  close(fd);
+  errno = EPERM;
+  return -1;
+}
+
 /* It stays locked while it is written, so that nobody else empties it. */
 static int open_locked(const char *path) {
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, S_IRUSR | S_IWUSR); /* a pipe is refused */
+  int fd = open_own(path);
   if (fd < 0) return -1;
   bool is_ours = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some file systems know no locks */
   if (is_ours && ftruncate(fd, 0) == 0) return fd;
@@ -51,6 +66,10 @@ static int open_locked(const char *path) {
   close(fd);
   errno = error;
   return -1;
+}
+
+static const char *why_not_opened(void) {
+  return errno == EPERM || errno == ELOOP ? "is not this user's alone" : "cannot be opened";
 }
 
 /* NAME, NAME.PID, NAME.PID.1, ... */
@@ -66,7 +85,7 @@ int gap__trace_file_open(struct gap__trace_file *file, const char *key, const ch
   for (int turn = 0; file->fd < 0 && turn < NAMES; turn++) {
     name_file(file, path, turn);
     file->fd = open_locked(file->path);
-    if (file->fd < 0 && errno != EWOULDBLOCK) return gap__trace_file_complain(file, "cannot be opened");
+    if (file->fd < 0 && errno != EWOULDBLOCK) return gap__trace_file_complain(file, why_not_opened());
   }
   return file->fd < 0 ? gap__trace_file_complain(file, "is being written by others") : 0;
 }

@@ -52,7 +52,8 @@ static int open_file(struct gap__output *output, const char *path) {
   output->fresh = malloc(room);
   if (!output->path || !output->fresh) return GAP_ENOMETA;
   snprintf(output->fresh, room, "%s.%" PRIu64 ".new", path, (uint64_t)getpid());
-  output->fd = open(output->fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unlink(output->fresh); /* left by a process of this number; or put there by somebody who guesses */
+  output->fd = open(output->fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   return output->fd < 0 ? GAP_EIO : 0;
 }
 

@@ -285,6 +285,57 @@ static void a_file_in_use_is_left_alone(void **state) {
   drop(other, second);
 }
 
+/* In a folder that others write to, a name may lead to a file that is to be lost. */
+static void write_words(const char *name) {
+  FILE *file = fopen(path_of(name), "w");
+  assert_non_null(file);
+  assert_true(fputs("words\n", file) > 0 && fclose(file) == 0);
+}
+
+static void expect_words(const char *name) {
+  char text[8] = "";
+  FILE *file = fopen(path_of(name), "r");
+  assert_non_null(file);
+  assert_non_null(fgets(text, sizeof text, file));
+  fclose(file);
+  assert_string_equal(text, "words\n");
+}
+
+static void must_not_open(const char *name) {
+  struct api_log log;
+  api_listen(&log);
+  gap_heap *heap = open_traced(name, "");
+  gap_set_log(NULL, NULL);
+  churn_for(heap, 10);
+  api_close(heap);
+  if (log.count != 1 || !strstr(log.lines, "is not this user's alone")) fail_msg("%s: %s", name, log.lines);
+}
+
+static void files_of_others_are_left_alone(void **state) {
+  (void)state;
+  write_words("precious");
+  assert_int_equal(symlink(path_of("precious"), path_of("soft")), 0);
+  must_not_open("soft");
+  assert_int_equal(symlink(path_of("nowhere"), path_of("dangling")), 0);
+  must_not_open("dangling");
+  assert_int_equal(access(path_of("nowhere"), F_OK), -1);
+  assert_int_equal(link(path_of("precious"), path_of("hard")), 0);
+  must_not_open("hard");
+  expect_words("precious");
+  const char *names[] = {"soft", "dangling", "hard", "precious"};
+  for (int i = 0; i < 4; i++) assert_int_equal(unlink(path_of(names[i])), 0);
+}
+
+static void a_file_of_another_user_is_left_alone(void **state) {
+  (void)state;
+  if (geteuid() != 0) skip(); /* cannot make one */
+  write_words("foreign");
+  assert_int_equal(chown(path_of("foreign"), 65534, 65534), 0);
+  must_not_open("foreign");
+  expect_words("foreign");
+  assert_int_equal(unlink(path_of("foreign")), 0);
+}
+
 static void without_a_file_the_heap_works(void **state) {
   struct api_log log;
   (void)state;
@@ -328,6 +379,8 @@ int main(void) {
       cmocka_unit_test(a_full_disk_is_said_once),
       cmocka_unit_test(a_large_file_is_turned),
       cmocka_unit_test(a_file_in_use_is_left_alone),
+      cmocka_unit_test(files_of_others_are_left_alone),
+      cmocka_unit_test(a_file_of_another_user_is_left_alone),
       cmocka_unit_test(without_a_file_the_heap_works),
       cmocka_unit_test(events_of_threads_are_in_order),
       cmocka_unit_test(a_killed_program_leaves_its_blocks_from_before_the_file),

@@ -529,6 +529,29 @@ static void a_failure_leaves_what_was_there(void **state) {
   unlink(path);
 }
 
+/* The name that a file has until it is whole can be guessed: in a folder that others write to somebody may have put a link there. */
+static void a_link_at_the_unfinished_name_is_not_followed(void **state) {
+  (void)state;
+  char folder[] = "/tmp/gapless-convert-XXXXXX", path[64], trap[96], precious[64], in[512], message[512] = "";
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/out.csv", folder);
+  snprintf(precious, sizeof precious, "%s/precious", folder);
+  snprintf(trap, sizeof trap, "%s.%ld.new", path, (long)getpid());
+  FILE *file = fopen(precious, "w");
+  assert_true(file && fputs("before", file) >= 0 && fclose(file) == 0);
+  assert_int_equal(symlink(precious, trap), 0);
+  gap_convert_options options;
+  gap_convert_result result;
+  gap_convert_defaults(&options);
+  options.to = "rmm";
+  assert_int_equal(gap_convert(path_of("gnn.pickle.xz", in), path, &options, &result, message, sizeof message), 0);
+  file = fopen(precious, "r");
+  char kept[8] = "";
+  assert_true(file && fgets(kept, sizeof kept, file) && fclose(file) == 0);
+  assert_string_equal(kept, "before");
+  assert_true(unlink(path) == 0 && unlink(precious) == 0 && rmdir(folder) == 0);
+}
+
 static void a_full_disk_is_an_error(void **state) {
   (void)state;
   char in[512], message[512] = "";
@@ -562,6 +585,7 @@ int main(void) {
       cmocka_unit_test(names_choose_formats),
       cmocka_unit_test(losses_are_named),
       cmocka_unit_test(a_failure_leaves_what_was_there),
+      cmocka_unit_test(a_link_at_the_unfinished_name_is_not_followed),
       cmocka_unit_test(a_full_disk_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
