@@ -16,7 +16,8 @@
 enum { BLOCKS = 64, ROUNDS = 100, BURSTS = 50, EVENTS_A_PAIR = 3, REPEAT_MOST = 101 };
 
 enum subject { ALONE, LISTENER, TRACE, RING, SUBJECTS };
-static const char *const names[SUBJECTS] = {"nobody hears", "a listener that does nothing", "trace:FILE", "trace_ring:FILE"};
+static const char *const names[SUBJECTS] = {"nobody hears", "a listener that does nothing", "trace:FILE",
+                                            "trace_ring:FILE"};
 
 static void ignore(void *arg, const gap_event *event) { (void)arg, (void)event; }
 

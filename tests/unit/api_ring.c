@@ -191,7 +191,7 @@ static void churn_to_the_end(int fd) {
   gap_heap *heap = api_open(GAP_BACKEND_SIM, 256 * MIB, conf);
   for (int i = 0; i < 3; i++)
     if (pthread_create(&thread, NULL, churn_on, heap)) return;
-  nanosleep(&(struct timespec){.tv_nsec = 300000000 + getpid() % 100 * 1000000}, NULL);
+  nanosleep(&(struct timespec){.tv_nsec = 60000000 + getpid() % 64 * 1000000}, NULL);
   if (write(fd, "x", 1) == 1) pause();
 }
 
@@ -233,7 +233,7 @@ static void both_kinds_survive_a_kill_in_the_middle(void **state) {
   static const char *const names[] = {"ring", "file"};
   char told;
   (void)state;
-  for (int round = 0; round < 5; round++) {
+  for (int round = 0; round < 3; round++) {
     kill_when_told(churn_to_the_end, &told, 1);
     for (int i = 0; i < 2; i++) {
       struct gap__history *history = read_trace(names[i]);
