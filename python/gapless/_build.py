@@ -14,6 +14,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 LIMIT_SECONDS = 300
+CXX_LIBRARY = "libstdc++.so.6"  # torch's, which is in the process already
+# How the C++ library is linked: by its name, since a compiler may prefer an archive; or as the compiler likes.
+RUNTIMES = (["-nodefaultlibs", "-Wl,--no-as-needed", f"-l:{CXX_LIBRARY}", "-lm", "-lc", "-lgcc_s", "-lgcc"], [])
 
 
 def run(command, log):
@@ -51,13 +54,30 @@ def compile_each(job, standard, folder, log):
     return objects if all(done) else None
 
 
+def shares_library(library, log):
+    """Does it use the C++ library of the process? With a second one inside, the two take each other's locales for theirs."""
+    with open(library, "rb") as file:
+        if CXX_LIBRARY.encode() in file.read():
+            return True
+    log.write(f"the compiler links a C++ library of its own into the shim, not {CXX_LIBRARY}\n".encode())
+    return False
+
+
+def link(job, objects, folder, log):
+    """The path of the library, or None."""
+    library = os.path.join(folder, "shim.so")
+    for runtime in RUNTIMES:
+        if run([*job["compiler"], *objects, *job["link"], *runtime, "-o", library], log):
+            return library if shares_library(library, log) else None
+    return None
+
+
 def build(job, folder, log):
     """Compiles and links in a folder of its own; the path of the library, or None."""
     for standard in job["standards"]:
         objects = compile_as_one(job, standard, folder, log) or compile_each(job, standard, folder, log)
         if objects:
-            library = os.path.join(folder, "shim.so")
-            return library if run([*job["compiler"], *objects, *job["link"], "-o", library], log) else None
+            return link(job, objects, folder, log)
     return None
 
 

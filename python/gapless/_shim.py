@@ -120,6 +120,10 @@ def _digest(paths: List[str]) -> str:
     return total.hexdigest()
 
 
+def _builder() -> str:
+    return os.path.join(_library.PACKAGE, "_build.py")
+
+
 class Plan(NamedTuple):
     """How the shim of this torch is built, and the name that it has in the cache."""
 
@@ -156,7 +160,7 @@ def plan(torch: Torch) -> Plan:
             job["standards"],
             job["compile"],
             _library.version(),
-            _digest(files + headers + ours),
+            _digest(files + headers + ours + [_builder()]),
         ]
     )
     name = f"torch-{torch.version}-{hashlib.sha256(key.encode()).hexdigest()[:20]}"
@@ -282,7 +286,7 @@ def _start(made: Plan, folder: str, lock: str) -> Optional[subprocess.Popen]:
         ) as file:
             json.dump({**made.job, "library": library, "failed": failed, "log": log}, file)
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", os.path.join(_library.PACKAGE, "_build.py"), job],
+            [sys.executable, "-I", "-S", _builder(), job],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

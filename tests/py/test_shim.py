@@ -275,6 +275,25 @@ def test_another_abi_is_not_loaded(machine):
     assert result.stdout == "None False 1\n" and "speaks version 99" in result.stderr
 
 
+def test_a_compiler_that_prefers_archives_links_the_librarys_of_the_process(machine):
+    """Two C++ libraries in one process take each other's locales for theirs: the first number printed is the end."""
+    compiler = machine.compiler("archives", 'set -- "$@" -static-libstdc++')
+    assert machine.run(SERVES, CXX=compiler).stdout == "a True 1\n"
+    (built,) = machine.built()
+    assert b"libstdc++.so.6" in built.read_bytes()
+
+
+def test_a_cxx_library_inside_the_shim_is_refused(machine):
+    own = 'case "$*" in *" -shared "*nodefaultlibs*) exit 1;; *" -shared "*) set -- "$@" -static-libstdc++;; esac'
+    (machine.shim / "prints.cpp").write_text(
+        "#include <sstream>\nstd::string printed() { std::ostringstream out; out << 0.5; return out.str(); }\n"
+    )
+    result = machine.run(SERVES, CXX=machine.compiler("own", own))
+    assert result.stdout == "None False 1\n" and not machine.built()  # there is no driver for door (b) either
+    (log,) = machine.cache.glob("torch-*.log")
+    assert "links a C++ library of its own" in log.read_text()
+
+
 def test_no_compiler_says_what_is_lost(machine):
     result = machine.run(SERVES, CXX="/nowhere/c++")
     assert result.stdout == "None False 1\n"  # there is no driver for door (b) either
