@@ -273,6 +273,9 @@ GAP_API int gap_set_events(gap_heap *heap, gap_event_fn fn, void *arg);
 
 /* ---- Looking ---- */
 
+/* gap_get_usage, gap_stats, gap_stat, gap_reset_peaks and gap_walk stop the page maker until memory grows again: two looks without a
+ * request between them see the same. */
+
 typedef struct gap_usage {
   size_t size;                    /* sizeof(gap_usage) */
   uint64_t live_bytes;            /* blocks handed out, after rounding */

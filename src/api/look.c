@@ -24,6 +24,7 @@ static void fill_usage(const struct gap__stats *s, gap_usage *out) {
 int gap_get_usage(gap_heap *heap, int device, gap_usage *out) {
   if (out->size != sizeof *out) return GAP_EINVAL;
   struct gap__stats stats;
+  gap__heap_rest(heap, device);
   int rc = gap__heap_stats(heap, device, &stats);
   if (rc) return rc;
   gap_usage usage;
@@ -66,6 +67,7 @@ static int visit(void *arg, const struct gap__block_info *info) {
 
 int gap_walk(gap_heap *heap, int device, gap_block_fn fn, void *arg) {
   struct visitor visitor = {fn, arg};
+  gap__heap_rest(heap, device);
   return gap__heap_walk(heap, device, visit, &visitor);
 }
 

@@ -66,6 +66,7 @@ static void tell_driver(struct teller *t, const struct gap__stats *s) {
 int gap_stats(gap_heap *heap, int device, gap_stat_fn fn, void *arg) {
   struct gap__stats s;
   struct teller t = {fn, arg, 0};
+  gap__heap_rest(heap, device);
   int rc = gap__heap_stats(heap, device, &s);
   if (rc) return rc;
 #define GAP_STAT_ARRAY(name, help) tell_array(&t, #name, s.name);
@@ -95,6 +96,9 @@ int gap_stat(gap_heap *heap, int device, const char *name, int64_t *out) {
   return rc < 0 ? rc : rc == 1 ? 0 : GAP_EKEY;
 }
 
-int gap_reset_peaks(gap_heap *heap, int device) { return gap__heap_reset_peaks(heap, device); }
+int gap_reset_peaks(gap_heap *heap, int device) {
+  gap__heap_rest(heap, device);
+  return gap__heap_reset_peaks(heap, device);
+}
 
 int gap_reset_accumulated(gap_heap *heap, int device) { return gap__heap_reset_accumulated(heap, device); }

@@ -173,6 +173,8 @@ void gap__heap_set_events(gap_heap *, enum gap__tap, gap_event_fn, void *arg);
 void gap__heap_set_recorder(gap_heap *, gap_event_fn, void *arg);
 
 int gap__heap_stats(gap_heap *, int device, struct gap__stats *out);
+/* Somebody looks: nothing is made ahead before the next request that grows, so that two looks see the same. */
+void gap__heap_rest(gap_heap *, int device);
 uint64_t gap__heap_held(gap_heap *, int device); /* bytes held from the driver; asks nobody */
 
 /* What one stream has in one pool. */

@@ -44,6 +44,14 @@ uint64_t gap__heap_held(gap_heap *heap, int device) {
   return at ? atomic_load(&at->base.held_bytes) : 0;
 }
 
+void gap__heap_rest(gap_heap *heap, int device) {
+  struct heap_device *at = heap_device_at(heap, device);
+  for (int s = 0; at && !heap->forked && s < GAP__STRATEGY_COUNT; s++) {
+    struct gap__policy_state *state = atomic_load_explicit(&at->base.state[s], memory_order_acquire);
+    if (state && gap__heap_policy(s)->rest) gap__heap_policy(s)->rest(state);
+  }
+}
+
 int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;

@@ -33,6 +33,12 @@ void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint3
   atomic_store(&s->ahead, arena);
 }
 
+void gap__maker_rest(struct gap__policy_state *s) {
+  gap__lock(&s->lock);
+  atomic_store(&s->ahead, NULL);
+  gap__unlock(&s->lock);
+}
+
 /* The hole at the end of the newest range, longer than `units`; 0: there is none, or `enough` idle pages lie before it. Lane lock
  * held. */
 static uint32_t tail_hole(const struct gap__arena *arena, struct gap__range **range, uint32_t enough, uint32_t units) {

@@ -85,6 +85,7 @@ struct gap__policy {
   int (*configure)(struct gap__policy_state *);               /* dev->conf or the cap changed */
   void (*stats)(struct gap__policy_state *, struct gap__stats *); /* adds to *stats */
   void (*reset)(struct gap__policy_state *, bool peaks, bool accumulated);
+  void (*rest)(struct gap__policy_state *); /* no memory is taken before the next request; NULL: none is anyhow */
   int (*walk)(struct gap__policy_state *, gap__walk_fn *, void *arg);
   /* The live or pending block that an address lies in.  GAP_ENOTMINE, GAP_EFREED. */
   int (*find)(struct gap__policy_state *, gap_addr, struct gap__block_info *out);

@@ -461,6 +461,7 @@ const struct gap__policy gap__policy_gapless = {
     .trim = trim,
     .configure = configure,
     .stats = gap__figures_stats,
+    .rest = gap__maker_rest,
     .reset = reset,
     .walk = gap__figures_walk,
     .alloc_at = gap__at_alloc,

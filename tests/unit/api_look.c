@@ -1,6 +1,8 @@
 /* Usage, statistics, walk and texts of the C interface, and docs/statistics.md.
  *
  * The document is made from stats.def: with GAP_WRITE_DOCS set in the environment this program writes it. */
+#include <time.h>
+
 #include "base/text.h"
 #include "core/heap.h"
 #include "support/api_try.h"
@@ -38,6 +40,26 @@ static void usage_adds_up(void **state) {
   assert_int_equal(usage.peak_held_bytes, 4 * MIB);
   api_give(heap, b);
   api_close(heap);
+}
+
+/* The page maker is at work when a program looks, and does not go on between two looks. */
+static void looks_see_the_same(void **state) {
+  (void)state;
+  int64_t made = 0;
+  for (int round = 0; round < 20; round++) {
+    gap_heap *heap = api_open(GAP_BACKEND_HOST, 2 * GIB, "reserve:0");
+    gap_addr a = api_get(heap, 8, 256 * MIB);
+    nanosleep(&(struct timespec){.tv_nsec = round * 500000}, NULL);
+    gap_usage first = api_usage(heap, 0);
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    gap_usage second = api_usage(heap, 0);
+    assert_int_equal(second.held_bytes, first.held_bytes);
+    assert_int_equal(second.peak_held_bytes, first.peak_held_bytes);
+    made += (int64_t)(first.held_bytes - 256 * MIB);
+    api_give(heap, a);
+    api_close(heap);
+  }
+  assert_true(made > 0);
 }
 
 /* ---- statistics ---- */
@@ -383,10 +405,9 @@ static void out_of_memory_inside(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(usage_adds_up), cmocka_unit_test(torch_names),
-      cmocka_unit_test(one_by_one),    cmocka_unit_test(document),
-      cmocka_unit_test(walk),          cmocka_unit_test(texts),
-      cmocka_unit_test(out_of_memory), cmocka_unit_test(out_of_memory_inside),
+      cmocka_unit_test(usage_adds_up), cmocka_unit_test(looks_see_the_same), cmocka_unit_test(torch_names),
+      cmocka_unit_test(one_by_one),    cmocka_unit_test(document),           cmocka_unit_test(walk),
+      cmocka_unit_test(texts),         cmocka_unit_test(out_of_memory),      cmocka_unit_test(out_of_memory_inside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
