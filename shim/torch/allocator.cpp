@@ -108,12 +108,14 @@ c10::DataPtr Allocator::allocate(size_t bytes) {
 
 void *Allocator::raw_alloc(size_t bytes) {
   if (bytes == 0) return nullptr;
+  if (C10_UNLIKELY(is_uncached())) return native_->raw_alloc(bytes);
   c10::DeviceIndex device = current_device();
   return serve(device, bytes, current_stream(device));
 }
 
 void *Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return nullptr;
+  if (C10_UNLIKELY(is_uncached())) return native_->raw_alloc_with_stream(bytes, stream);
   return serve(current_device(), bytes, stream);
 }
 

@@ -134,6 +134,7 @@ class Allocator final : public CUDAAllocator {
   // some are shared with other processes; a profiler has been told of some, so that it hears of frees too.
   enum Detour : unsigned { kNative = 1, kUncached = 2, kRoutes = 4, kWatched = 8, kShared = 16, kProfiled = 32 };
 
+  bool is_uncached() const { return detour_.load(std::memory_order_relaxed) & kUncached; }
   void *serve(c10::DeviceIndex device, size_t bytes, cudaStream_t stream);
   c10::DeviceIndex current_device() const;
   Pools::Route route(c10::DeviceIndex device, cudaStream_t stream, unsigned detour);
