@@ -222,6 +222,15 @@ part_upstream() {
 
 # ---- Measuring ----
 
+# CuPy on gapless' memory beside its own pools.
+part_cupy() {
+  mkdir -p "$out"
+  python3 -c 'import cupy' 2>/dev/null || { echo "no CuPy" && skipped=$((skipped + 1)) && return; }
+  check wheel install_wheel || return
+  check cupy timeout 120 python3 bench/gpu/cupy_pools.py >"$out/cupy.jsonl"
+  cat "$out/cupy.jsonl"
+}
+
 # Pairs, churn and threads beside the driver's own pool; what a program feels of stealing; what the driver charges.
 part_bench() {
   mkdir -p "$out"
