@@ -186,12 +186,14 @@ static void *churn_on(void *heap) {
 
 static void churn_to_the_end(int fd) {
   pthread_t thread;
+  struct stat about;
   char conf[256];
   snprintf(conf, sizeof conf, "trace_ring:%s,trace_ring_events:16384,trace:%s", path_of("ring"), path_of("file"));
   gap_heap *heap = api_open(GAP_BACKEND_SIM, 256 * MIB, conf);
   for (int i = 0; i < 3; i++)
     if (pthread_create(&thread, NULL, churn_on, heap)) return;
-  nanosleep(&(struct timespec){.tv_nsec = 60000000 + getpid() % 64 * 1000000}, NULL);
+  do nanosleep(&(struct timespec){.tv_nsec = 20000000 + getpid() % 64 * 1000000}, NULL);
+  while (stat(path_of("file"), &about) == 0 && about.st_size < 30000); /* some thousand events were written */
   if (write(fd, "x", 1) == 1) pause();
 }
 
