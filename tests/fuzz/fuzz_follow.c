@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "base/planfile.h"
+#include "contents.h"
 #include "core/follow.h"
 #include "core/heap.h"
-#include "dev/host/host.h"
 #include "fuzz.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -133,12 +133,12 @@ static void get(struct play *p, struct slot *s, gap_stream stream, uint64_t byte
   if (rc) return;
   for (int i = 0; i < REQUESTS; i++) FUZZ_CHECK(!meet(s, &p->slots[i]));
   FUZZ_CHECK(!meet(s, &p->late));
-  FUZZ_CHECK(gap__host_fill(p->dev, s->addr, s->bytes, s->pattern, stream) == 0);
+  FUZZ_CHECK(each_word(gap__host_fill, p->dev, s->addr, s->bytes, s->pattern, stream) == 0);
 }
 
 static void give(struct play *p, struct slot *s) {
   if (!s->addr) return;
-  FUZZ_CHECK(gap__host_expect(p->dev, s->addr, s->bytes, s->pattern, s->stream) == 0);
+  FUZZ_CHECK(each_word(gap__host_expect, p->dev, s->addr, s->bytes, s->pattern, s->stream) == 0);
   FUZZ_CHECK(gap__heap_free(p->heap, s->addr) == 0);
   s->addr = 0;
 }

@@ -3,8 +3,8 @@
  * nothing, and in the end everything goes back. */
 #include <string.h>
 
+#include "contents.h"
 #include "core/heap.h"
-#include "dev/host/host.h"
 #include "dev/sim/sim.h"
 #include "fuzz.h"
 
@@ -75,14 +75,13 @@ static void allocate(struct play *p) {
   *s = made;
   check_apart(p, s);
   s->pattern = ++p->patterns * 0x9E3779B97F4A7C15ull;
-  if (p->real && s->bytes >= 8)
-    FUZZ_CHECK(gap__host_fill(p->dev, s->addr, s->bytes & ~7ull, s->pattern, s->stream) == 0);
+  if (p->real) FUZZ_CHECK(each_word(gap__host_fill, p->dev, s->addr, s->bytes, s->pattern, s->stream) == 0);
 }
 
 static void release(struct play *p, struct slot *s) {
   if (!s->addr) return;
   if (p->real && s->bytes >= 8 && !s->orphan)
-    FUZZ_CHECK(gap__host_expect(p->dev, s->addr, s->bytes & ~7ull, s->pattern, s->stream) == 0);
+    FUZZ_CHECK(each_word(gap__host_expect, p->dev, s->addr, s->bytes, s->pattern, s->stream) == 0);
   FUZZ_CHECK(gap__heap_free(p->heap, s->addr) == 0);
   FUZZ_CHECK(gap__heap_free(p->heap, s->addr) == GAP_EFREED);
   s->addr = 0;

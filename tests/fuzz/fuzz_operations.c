@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "contents.h"
 #include "core/heap.h"
-#include "dev/host/host.h"
 #include "dev/sim/sim.h"
 #include "fuzz.h"
 
@@ -61,14 +61,15 @@ static void alloc(struct run *run) {
   FUZZ_CHECK(rc == 0 || rc == GAP_ENOMEM);
   if (rc) return;
   b.pattern = 0x9E3779B97F4A7C15ull * ++run->serial;
-  if (run->real) FUZZ_CHECK(gap__host_fill(run->dev, b.addr, b.bytes, b.pattern, b.stream) == 0);
+  if (run->real) FUZZ_CHECK(each_word(gap__host_fill, run->dev, b.addr, b.bytes, b.pattern, b.stream) == 0);
   run->blocks[run->count++] = b;
 }
 
 static void release(struct run *run, unsigned index) {
   struct block b = run->blocks[index];
   run->blocks[index] = run->blocks[--run->count];
-  if (run->real && !b.orphan) FUZZ_CHECK(gap__host_expect(run->dev, b.addr, b.bytes, b.pattern, b.stream) == 0);
+  if (run->real && !b.orphan)
+    FUZZ_CHECK(each_word(gap__host_expect, run->dev, b.addr, b.bytes, b.pattern, b.stream) == 0);
   FUZZ_CHECK(gap__heap_free(run->heap, b.addr) == 0);
   FUZZ_CHECK(gap__heap_free(run->heap, b.addr) == GAP_EFREED);
 }
@@ -87,7 +88,7 @@ static void share(struct run *run, unsigned index) {
   if (b->orphan) return;
   if (run->real) order_behind(run, other, b->stream);
   FUZZ_CHECK(gap__heap_record_stream(run->heap, b->addr, other) == 0);
-  if (run->real) gap__host_expect(run->dev, b->addr, b->bytes, b->pattern, other);
+  if (run->real) each_word(gap__host_expect, run->dev, b->addr, b->bytes, b->pattern, other);
 }
 
 /* From now on the handle names a new stream. */
