@@ -2,6 +2,7 @@
 import gc
 import os
 import signal
+import time
 
 import torch
 import torch.multiprocessing as multiprocessing
@@ -75,17 +76,18 @@ def obey(pipe, device):
     torch.zeros(1, device="cuda")
     assert_allocator()
     obeying = Obeying(device)
+    pipe.send((0, None, "ready"))
     while True:
         try:
-            word, *rest = pipe.recv()
+            number, word, *rest = pipe.recv()
         except EOFError:
             return
         if word == "end":
             return
         try:
-            pipe.send((None, getattr(obeying, word)(*rest)))
+            pipe.send((number, None, getattr(obeying, word)(*rest)))
         except Exception as error:  # pylint: disable=broad-except
-            pipe.send((f"{type(error).__name__}: {error}", None))
+            pipe.send((number, f"{type(error).__name__}: {error}", None))
 
 
 class Other:
@@ -93,18 +95,26 @@ class Other:
 
     def __init__(self, device):
         context = multiprocessing.get_context("spawn")
-        self.device = device
+        self.device, self.number = device, 0
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=obey, args=(theirs, device), daemon=True)
         self.process.start()
         theirs.close()
 
+    def hear(self):
+        """The answer to what was said last; one that comes too late belongs to no check."""
+        begun = time.monotonic()
+        while self.pipe.poll(max(0.0, PATIENCE_S - (time.monotonic() - begun))):
+            number, error, answer = self.pipe.recv()
+            if number == self.number:
+                assert error is None, error
+                return answer
+        raise AssertionError(f"no answer within {PATIENCE_S} s")
+
     def say(self, *words):
-        self.pipe.send(words)
-        assert self.pipe.poll(PATIENCE_S), f"no answer to '{words[0]}' within {PATIENCE_S} s"
-        error, answer = self.pipe.recv()
-        assert error is None, error
-        return answer
+        self.number += 1
+        self.pipe.send((self.number, *words))
+        return self.hear()
 
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)
@@ -112,7 +122,7 @@ class Other:
         assert self.process.exitcode == -signal.SIGKILL, self.process.exitcode
 
     def end(self):
-        self.pipe.send(("end",))
+        self.pipe.send((0, "end"))
         self.process.join(PATIENCE_S)
         assert self.process.exitcode == 0, f"exit code {self.process.exitcode}"
 
@@ -207,6 +217,9 @@ def main():
     stays = [Other(device) for device in range(2)]
     leaves = [Other(device) for device in range(2)]
     owners = [Other(device) for device in range(2)]
+    with attempt("six processes start"):
+        for other in stays + leaves + owners:
+            assert other.hear() == "ready"
     for device in range(2):
         for other in stays:
             to_and_fro(other, device)
