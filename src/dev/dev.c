@@ -117,6 +117,16 @@ int gap__dev_wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, 
   CHECKED(dev, wait_value, stream, addr, value);
 }
 
+int gap__dev_gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap_addr open, uint32_t value) {
+  assert(arrived % sizeof value == 0 && open % sizeof value == 0);
+  CHECKED(dev, gate, stream, arrived, open, value);
+}
+
+int gap__dev_value_await(struct gap__dev *dev, gap_addr word, uint32_t value, uint64_t limit_ns) {
+  assert(word % sizeof value == 0);
+  CHECKED(dev, value_await, word, value, limit_ns);
+}
+
 int gap__dev_pin(struct gap__dev *dev, void *memory, uint64_t bytes) { CHECKED(dev, pin, memory, bytes); }
 
 int gap__dev_unpin(struct gap__dev *dev, void *memory, uint64_t bytes) { CHECKED(dev, unpin, memory, bytes); }

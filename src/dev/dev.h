@@ -43,6 +43,7 @@ struct gap__dev_caps {
   bool rdma;                  /* chunks may be registered with a network card */
   bool wait_values;           /* write_value / wait_value work */
   unsigned char uuid[16];     /* of the card, in every process the same; all 0: no other process can have it, or it cannot be told */
+  bool gates;                 /* gate / value_await work */
   bool stepped;               /* time is simulated: no background threads, gap__heap_tick() drives them */
 };
 
@@ -51,7 +52,7 @@ struct gap__dev_caps {
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
   X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
   X(stream_id) X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
-  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import)
+  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(gate) X(value_await)
 
 enum gap__dev_call {
 #define X(name) GAP__CALL_##name,
@@ -106,6 +107,14 @@ struct gap__dev_ops {
   int (*copy)(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
   int (*write_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
   int (*wait_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value); /* until *addr >= value */
+
+  /* A gate, in one step of the stream's order with nothing between: `value` is written to *arrived, and what follows waits until
+   * *open >= value.  Both words lie in pinned memory; the host opens by storing into *open.  GAP_EDEVICE: the stream captures.
+   * Streams beyond some number may share a queue of the hardware, where one's wait keeps the other's write back: so the
+   * host must not wait for arrival without a limit. */
+  int (*gate)(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
+  /* Blocks the calling thread until a gate has written at least `value` to *word; GAP_EAGAIN after `limit_ns`. */
+  int (*value_await)(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 
   /* Host memory that copies and values may use under its own address, from the device's side too. */
   int (*pin)(struct gap__dev *, void *, uint64_t bytes);
@@ -176,6 +185,8 @@ int gap__dev_stream_destroy(struct gap__dev *, gap_stream);
 int gap__dev_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
 int gap__dev_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
 int gap__dev_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
+int gap__dev_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
+int gap__dev_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 int gap__dev_pin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_unpin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_mem_info(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);

@@ -457,6 +457,92 @@ static void test_wait_value_blocks_its_stream_only(void **state) {
   assert_no_fault(state);
 }
 
+/* A gate lets what was queued before it through, and nothing that comes behind it. */
+static void test_gate_holds_what_comes_behind(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  static _Alignas(4096) _Atomic uint32_t memory[1024];
+  gap_addr arrived = (uintptr_t)&memory[1], open = (uintptr_t)&memory[0];
+  if (!dev->caps.gates) {
+    assert_int_equal(gap__dev_gate(dev, stream_of(state), arrived, open, 1), GAP_ENOTSUP);
+    return;
+  }
+  gap_addr addr = window(dev, PAGE);
+  map(dev, addr, PAGE, chunk(dev, PAGE));
+  memset((void *)memory, 0, sizeof memory);
+  assert_int_equal(gap__dev_pin(dev, (void *)memory, sizeof memory), 0);
+  gap__event before = event(state), behind = event(state), beside = event(state);
+  delay(state, stream_of(state));
+  fill(state, addr, PAGE, 5);
+  assert_int_equal(gap__dev_event_record(dev, before, stream_of(state)), 0);
+  assert_int_equal(gap__dev_gate(dev, stream_of(state), arrived, open, 1), 0);
+  fill(state, addr, PAGE, 6);
+  assert_int_equal(gap__dev_event_record(dev, behind, stream_of(state)), 0);
+  assert_int_equal(gap__dev_event_record(dev, beside, other_of(state)), 0);
+  settle(state); /* who only looks at a word makes nothing run */
+  assert_int_equal(gap__dev_value_await(dev, arrived, 1, 5000000000u), 0);
+  assert_int_equal(atomic_load(&memory[1]), 1);
+  assert_int_equal(gap__dev_event_query(dev, before), 0);
+  settle(state);
+  assert_int_equal(gap__dev_event_query(dev, behind), GAP_EAGAIN);
+  assert_int_equal(gap__dev_event_query(dev, beside), 0);
+  atomic_store(&memory[0], 1);
+  assert_int_equal(gap__dev_event_wait(dev, behind), 0);
+  expect(state, addr, PAGE, 6);
+  assert_int_equal(gap__dev_gate(dev, stream_of(state), arrived, open, 1), 0); /* that one is open already */
+  settle(state);
+  assert_no_fault(state);
+  assert_int_equal(gap__dev_unpin(dev, (void *)memory, sizeof memory), 0);
+}
+
+/* Behind a closed gate memory may be exchanged at addresses that queued work names. */
+static void test_gate_allows_exchange(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  static _Alignas(4096) _Atomic uint32_t memory[1024];
+  gap_addr arrived = (uintptr_t)&memory[1], open = (uintptr_t)&memory[0], addr = window(dev, 2 * PAGE);
+  if (!dev->caps.gates) return;
+  memset((void *)memory, 0, sizeof memory);
+  assert_int_equal(gap__dev_pin(dev, (void *)memory, sizeof memory), 0);
+  gap__chunk one = chunk(dev, PAGE), two = chunk(dev, PAGE);
+  map(dev, addr, PAGE, one);
+  map(dev, addr + PAGE, PAGE, two);
+  fill(state, addr, PAGE, 5);
+  assert_int_equal(gap__dev_gate(dev, stream_of(state), arrived, open, 1), 0);
+  expect(state, addr, PAGE, 5);
+  settle(state); /* who only looks at a word makes nothing run */
+  assert_int_equal(gap__dev_value_await(dev, arrived, 1, 5000000000u), 0);
+  assert_int_equal(gap__dev_copy(dev, addr + PAGE, addr, PAGE, other_of(state)), 0);
+  gap__event copied = event(state);
+  assert_int_equal(gap__dev_event_record(dev, copied, other_of(state)), 0);
+  assert_int_equal(gap__dev_event_wait(dev, copied), 0);
+  assert_int_equal(gap__dev_unmap(dev, addr, PAGE), 0);
+  map(dev, addr, PAGE, two);
+  assert_int_equal(gap__dev_unmap(dev, addr + PAGE, PAGE), 0);
+  atomic_store(&memory[0], 1);
+  settle(state);
+  assert_no_fault(state);
+  assert_int_equal(gap__dev_unpin(dev, (void *)memory, sizeof memory), 0);
+}
+
+static void test_gate_that_nothing_reaches(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  static _Alignas(4096) _Atomic uint32_t memory[1024];
+  gap_addr word = (uintptr_t)&memory[1], open = (uintptr_t)&memory[0];
+  if (!dev->caps.gates) return;
+  memset((void *)memory, 0, sizeof memory);
+  assert_int_equal(gap__dev_pin(dev, (void *)memory, sizeof memory), 0);
+  atomic_store(&memory[0], 1); /* the first one is open */
+  assert_int_equal(gap__dev_gate(dev, stream_of(state), word, open, 1), 0);
+  settle(state);
+  assert_int_equal(gap__dev_value_await(dev, word, 1, 5000000000u), 0);
+  ((struct fixture *)*state)->backend->capture(dev, other_of(state), true);
+  assert_int_equal(gap__dev_gate(dev, other_of(state), word, open, 2) != 0, is_strict(state));
+  ((struct fixture *)*state)->backend->capture(dev, other_of(state), false);
+  if (strcmp(dev->ops->name, "sim") != 0 && is_strict(state))
+    assert_int_equal(gap__dev_value_await(dev, word, 3, 2000000), GAP_EAGAIN);
+  settle(state);
+  assert_int_equal(gap__dev_unpin(dev, (void *)memory, sizeof memory), 0);
+}
+
 /* The processor writes what a stream waits for, and copies reach both ways. */
 static void test_pinned_memory_is_the_devices_too(void **state) {
   struct gap__dev *dev = dev_of(state);
@@ -543,6 +629,9 @@ static const struct CMUnitTest rules[] = {
     RULE(test_stream_ids),
     RULE(test_copy_in_stream_order),
     RULE(test_wait_value_blocks_its_stream_only),
+    RULE(test_gate_holds_what_comes_behind),
+    RULE(test_gate_allows_exchange),
+    RULE(test_gate_that_nothing_reaches),
     RULE(test_pinned_memory_is_the_devices_too),
     RULE(test_pins_balance),
     RULE(test_calls_are_counted_once),

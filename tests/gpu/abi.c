@@ -26,6 +26,10 @@ static void compare(const char *what, unsigned long long ours, unsigned long lon
   compare("offset of " #theirs "." #path, offsetof(ours, path), offsetof(theirs, path)); \
   compare("size of " #theirs "." #path, SIZE(ours, path), SIZE(theirs, path));
 
+#define GAP_CUDA_MEMBER(ours, path, theirs, their_path) \
+  compare("offset of " #theirs "." #their_path, offsetof(ours, path), offsetof(theirs, their_path)); \
+  compare("size of " #theirs "." #their_path, SIZE(ours, path), SIZE(theirs, their_path));
+
 #define GAP_CUDA_ENTRY(name, version, group, parameters) \
   compare("pointer to " #name, sizeof(gap__cuda_result(*) parameters), sizeof(PFN_##name##_v##version));
 

@@ -162,6 +162,7 @@ static const struct {
 #define GAP_CUDA_VALUE(name, value) {#name, value},
 #define GAP_CUDA_STRUCT(ours, theirs)
 #define GAP_CUDA_FIELD(ours, theirs, path)
+#define GAP_CUDA_MEMBER(ours, path, theirs, their_path)
 #include "dev/cuda/abi.def"
 };
 
@@ -591,6 +592,21 @@ static gap__cuda_result cuStreamWriteValue32(gap__cuda_stream stream, gap__cuda_
   if (!works(FAKE_CUDA_VALUES)) return GAP__CUDA_ERROR_NOT_SUPPORTED;
   if (flags != GAP__CU_STREAM_WRITE_VALUE_DEFAULT) return miss();
   return result_of(gap__dev_write_value(host_here(), number_of(stream), addr, value));
+}
+
+/* Of the many operations there are: a write followed by a wait. */
+static gap__cuda_result cuStreamBatchMemOp(gap__cuda_stream stream, unsigned count, union gap__cuda_memop *ops,
+                                           unsigned flags) {
+  PASS(CONTEXT);
+  if (!works(FAKE_CUDA_VALUES)) return GAP__CUDA_ERROR_NOT_SUPPORTED;
+  bool gate = count == 2 && flags == 0 && ops[0].operation == GAP__CU_STREAM_MEM_OP_WRITE_VALUE_32 &&
+              ops[1].operation == GAP__CU_STREAM_MEM_OP_WAIT_VALUE_32 &&
+              ops[0].value.flags == GAP__CU_STREAM_WRITE_VALUE_DEFAULT &&
+              ops[1].value.flags == GAP__CU_STREAM_WAIT_VALUE_GEQ &&
+              ops[0].value.number.value == ops[1].value.number.value;
+  if (!gate) return miss();
+  return result_of(gap__dev_gate(host_here(), number_of(stream), ops[0].value.address, ops[1].value.address,
+                                 ops[0].value.number.value));
 }
 
 /* ---- What dlsym finds ---- */

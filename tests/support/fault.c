@@ -76,6 +76,12 @@ static int write_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, u
 static int wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
   FORWARD(wait_value, stream, addr, value);
 }
+static int gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap_addr open, uint32_t value) {
+  FORWARD(gate, stream, arrived, open, value);
+}
+static int value_await(struct gap__dev *dev, gap_addr word, uint32_t value, uint64_t limit_ns) {
+  FORWARD(value_await, word, value, limit_ns);
+}
 static int pin(struct gap__dev *dev, void *memory, uint64_t bytes) { FORWARD(pin, memory, bytes); }
 static int unpin(struct gap__dev *dev, void *memory, uint64_t bytes) { FORWARD(unpin, memory, bytes); }
 static int mem_info(struct gap__dev *dev, uint64_t *free_bytes, uint64_t *total_bytes) {
@@ -102,7 +108,7 @@ static void destroy(struct gap__dev *dev) {
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) X(segment_alloc) X(segment_free) \
   X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) X(stream_id) \
   X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
-  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import)
+  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(gate) X(value_await)
 /* clang-format on */
 
 void fault_attach(struct fault *f, struct gap__dev *dev, const struct fault_plan *plan) {

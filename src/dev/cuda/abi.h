@@ -10,10 +10,12 @@ enum {
 #define GAP_CUDA_VALUE(name, value) GAP__##name = value,
 #define GAP_CUDA_STRUCT(ours, theirs)
 #define GAP_CUDA_FIELD(ours, theirs, path)
+#define GAP_CUDA_MEMBER(ours, path, theirs, their_path)
 #include "dev/cuda/abi.def"
 #undef GAP_CUDA_VALUE
 #undef GAP_CUDA_STRUCT
 #undef GAP_CUDA_FIELD
+#undef GAP_CUDA_MEMBER
 };
 
 typedef unsigned gap__cuda_result; /* an enum there */
@@ -48,6 +50,22 @@ struct gap__cuda_prop {
 struct gap__cuda_access {
   struct gap__cuda_location location;
   unsigned flags;
+};
+
+/* CUstreamBatchMemOpParams of a write or a wait, which look the same. */
+union gap__cuda_memop {
+  unsigned operation;
+  struct {
+    unsigned operation;
+    gap__cuda_addr address;
+    union {
+      uint32_t value;
+      uint64_t value64;
+    } number;
+    unsigned flags;
+    gap__cuda_addr alias; /* the driver's */
+  } value;
+  uint64_t pad[6];
 };
 
 /* What dlsym finds; everything else is asked of it. */

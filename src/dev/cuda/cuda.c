@@ -47,6 +47,8 @@ static const struct gap__dev_ops all_ops = {
     .copy = gap__cuda_copy,
     .write_value = gap__cuda_write_value,
     .wait_value = gap__cuda_wait_value,
+    .gate = gap__cuda_gate,
+    .value_await = gap__cuda_value_await,
     .pin = gap__cuda_pin,
     .unpin = gap__cuda_unpin,
     .mem_info = gap__cuda_mem_info,
@@ -102,6 +104,7 @@ static void publish(struct cuda *cuda) {
   caps->rdma = info->rdma;
   caps->wait_values = info->wait_values;
   memcpy(caps->uuid, info->uuid, sizeof caps->uuid);
+  caps->gates = info->gates;
 }
 
 static int open_device(struct cuda *cuda, const struct gap__cuda_params *params) {

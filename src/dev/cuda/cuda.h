@@ -31,7 +31,7 @@ struct gap__cuda_info {
   unsigned char uuid[16];
   int capability_major, capability_minor;
   uint64_t granularity_bytes; /* 0: not known */
-  bool vmm, exportable, rdma, host_chunks, wait_values, stream_ids;
+  bool vmm, exportable, rdma, host_chunks, wait_values, gates, stream_ids;
   char missing[512];  /* entry points the driver lacks, with blanks between; "" none */
   char fallback[512]; /* why something that was wanted was given up; "" when nothing was */
 };

@@ -121,6 +121,7 @@ static int try_values(struct cuda *cuda, gap_stream stream, gap_addr word) {
   if (rc != 0) return rc;
   rc = gap__cuda_write_value(dev, stream, word, 7);
   if (rc == 0) rc = gap__cuda_wait_value(dev, stream, word, 7);
+  if (rc == 0 && cuda->info.gates) cuda->info.gates = gap__cuda_gate(dev, stream, word, word, 8) == 0;
   if (rc == 0) rc = gap__cuda_event_record(dev, end, stream);
   if (rc == 0) rc = gap__cuda_event_wait(dev, end);
   (void)gap__cuda_event_destroy(dev, end);
@@ -132,6 +133,7 @@ static bool probe_values(struct cuda *cuda) {
   gap_stream stream;
   gap_addr word;
   if (!cuda->driver.cuStreamWaitValue32 || !cuda->driver.cuStreamWriteValue32) return false;
+  cuda->info.gates = cuda->driver.cuStreamBatchMemOp != NULL;
   int rc = gap__cuda_segment_alloc(dev, sizeof(uint32_t), &word);
   if (rc == GAP_ENOMEM) return true;
   if (rc == 0) {
@@ -143,6 +145,7 @@ static bool probe_values(struct cuda *cuda) {
     (void)gap__cuda_segment_free(dev, word);
   }
   if (rc != 0) give_up(cuda, "no waiting for values", rc);
+  cuda->info.gates &= rc == 0;
   return rc == 0;
 }
 
@@ -161,6 +164,8 @@ static void drop_what_fails(struct cuda *cuda) {
   if (!cuda->info.vmm) drop_vmm(ops);
   if (!cuda->info.exportable) ops->chunk_export = NULL;
   if (!cuda->info.vmm || !cuda->driver.cuMemImportFromShareableHandle) ops->chunk_import = NULL;
+  if (!cuda->info.gates) ops->gate = NULL;
+  if (!cuda->info.gates) ops->value_await = NULL;
   if (!cuda->info.wait_values) ops->write_value = NULL;
   if (!cuda->info.wait_values) ops->wait_value = NULL;
 }

@@ -1,7 +1,10 @@
 /* Streams and events of the cuda backend. */
 #include <pthread.h>
+#include <time.h>
 
 #include "dev/cuda/state.h"
+
+enum { AWAIT_NS = 10000 }; /* between two looks at a word */
 
 /* An event can be recorded only on streams of its own context.  A stream whose context cannot be told is taken for one of
  * the primary context: the record would say otherwise. */
@@ -123,4 +126,28 @@ int gap__cuda_write_value(struct gap__dev *dev, gap_stream stream, gap_addr addr
 int gap__cuda_wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
   struct cuda *cuda = cuda_of(dev);
   RETURN_CALL(cuda, cuStreamWaitValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+static union gap__cuda_memop memop(unsigned operation, gap_addr addr, uint32_t value, unsigned flags) {
+  return (union gap__cuda_memop){
+      .value = {.operation = operation, .address = addr, .number = {.value = value}, .flags = flags}};
+}
+
+/* Both in one call: between two calls another thread could launch. */
+int gap__cuda_gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap_addr open, uint32_t value) {
+  struct cuda *cuda = cuda_of(dev);
+  union gap__cuda_memop ops[2] = {
+      memop(GAP__CU_STREAM_MEM_OP_WRITE_VALUE_32, arrived, value, GAP__CU_STREAM_WRITE_VALUE_DEFAULT),
+      memop(GAP__CU_STREAM_MEM_OP_WAIT_VALUE_32, open, value, GAP__CU_STREAM_WAIT_VALUE_GEQ)};
+  RETURN_CALL(cuda, cuStreamBatchMemOp, stream_of(stream), 2, ops, 0);
+}
+
+/* The card writes the word; the driver is not asked. */
+int gap__cuda_value_await(struct gap__dev *dev, gap_addr word, uint32_t value, uint64_t limit_ns) {
+  uint64_t end = dev->ops->now_ns(dev) + limit_ns;
+  while (__atomic_load_n((const uint32_t *)(uintptr_t)word, __ATOMIC_ACQUIRE) < value) {
+    if (dev->ops->now_ns(dev) >= end) return GAP_EAGAIN;
+    nanosleep(&(struct timespec){.tv_nsec = AWAIT_NS}, NULL);
+  }
+  return 0;
 }

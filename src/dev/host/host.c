@@ -94,6 +94,8 @@ static const struct gap__dev_ops ops = {
     .copy = gap__host_copy,
     .write_value = gap__host_write_value,
     .wait_value = gap__host_wait_value,
+    .gate = gap__host_gate,
+    .value_await = gap__host_value_await,
     .pin = pin,
     .unpin = unpin,
     .mem_info = mem_info,
@@ -130,7 +132,8 @@ int gap__host_create(int ordinal, const struct gap__host_params *params, struct 
                                           .granularity_bytes = GAP__PAGE,
                                           .vmm = true,
                                           .host_chunks = true,
-                                          .wait_values = true};
+                                          .wait_values = true,
+                                          .gates = true};
   pthread_mutex_init(&host->lock, NULL);
   pthread_cond_init(&host->progress, NULL);
   int rc = open_memory(host);

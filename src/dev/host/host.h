@@ -3,7 +3,8 @@
  * checks), so contents can be verified.  An access to an address whose mapping was removed while queued work still
  * used it is reported as a fault.
  *
- * Every queued operation holds the mappings it touches from the call until it has run.  Waiting (event_wait, segment_free)
+ * Every queued operation holds the mappings it touches from the call until it has run; one that is queued behind a closed gate
+ * holds nothing, and uses what is mapped when it runs: what the gate is for.  Waiting (event_wait, segment_free)
  * runs queued work also in manual mode, as a device would get there: first the event's own stream, others only when that one
  * is stuck on a wait_value; a value that nobody writes blocks for good.  A fresh chunk reads as zeros.  Chunks in host place
  * come from a second region of the same size and do not count as device memory. */

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "dev/host/state.h"
+#include "dev/soft/pinned.h"
 
 /* The index of a stream; met for the first time it is made.  0: no host memory. */
 static uint32_t find_stream(struct host *host, gap_stream handle) {
@@ -42,6 +43,7 @@ static uint64_t run_stream(struct host *host, uint32_t index, uint64_t count) {
   struct host_stream *stream = &host->streams[index];
   uint64_t ran = 0;
   while (ran < count && stream->count && gap__host_execute(host, &stream->ops[stream->first])) {
+    stream->gates -= stream->ops[stream->first].is_gate;
     stream->first = --stream->count ? stream->first + 1 : 0;
     ran++;
   }
@@ -83,9 +85,11 @@ void gap__host_drain(struct host *host) {
 static int queue_locked(struct host *host, struct host_op *op, gap_stream on) {
   uint32_t index = find_stream(host, on);
   if (index == 0 || !make_room(&host->streams[index])) return GAP_ENOMETA;
-  op->sequence = ++host->sequence;
-  if (gap__host_touches_memory(op) && !gap__host_hold(host, op)) return gap__host_misuse(host);
   struct host_stream *stream = &host->streams[index];
+  op->sequence = ++host->sequence;
+  op->is_gated = stream->gates > 0;
+  if (gap__host_touches_memory(op) && !op->is_gated && !gap__host_hold(host, op)) return gap__host_misuse(host);
+  stream->gates += op->is_gate;
   stream->ops[stream->first + stream->count++] = *op;
   run_if_automatic(host);
   return 0;
@@ -117,6 +121,44 @@ int gap__host_write_value(struct gap__dev *dev, gap_stream stream, gap_addr addr
 
 int gap__host_wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
   return queue(dev, &(struct host_op){.kind = OP_WAIT, .addr = addr, .bytes = sizeof value, .value = value}, stream);
+}
+
+/* Nothing comes between the two: the lock is held. */
+static int gate_locked(struct host *host, gap_stream on, gap_addr arrived, gap_addr open, uint32_t value) {
+  struct host_op write = {.kind = OP_WRITE, .addr = arrived, .bytes = sizeof value, .value = value};
+  struct host_op wait = {.kind = OP_WAIT, .addr = open, .bytes = sizeof value, .value = value, .is_gate = true};
+  uint32_t index = find_stream(host, on);
+  if (index == 0) return GAP_ENOMETA;
+  if (host->streams[index].capturing) return GAP_EDEVICE;
+  int rc = queue_locked(host, &write, on);
+  return rc ? rc : queue_locked(host, &wait, on);
+}
+
+int gap__host_gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap_addr open, uint32_t value) {
+  struct host *host = host_of(dev);
+  pthread_mutex_lock(&host->lock);
+  int rc = gate_locked(host, stream, arrived, open, value);
+  pthread_mutex_unlock(&host->lock);
+  return rc;
+}
+
+static bool value_at(gap_addr word, uint32_t value) {
+  return __atomic_load_n((const uint32_t *)(uintptr_t)word, __ATOMIC_ACQUIRE) >= value;
+}
+
+int gap__host_value_await(struct gap__dev *dev, gap_addr word, uint32_t value, uint64_t limit_ns) {
+  struct host *host = host_of(dev);
+  uint64_t end = dev->ops->now_ns(dev) + limit_ns;
+  pthread_mutex_lock(&host->lock);
+  int rc = gap__soft_is_pinned(&host->pinned, word, sizeof value) ? 0 : gap__host_misuse(host);
+  if (!rc) run_streams(host);
+  while (!rc && !value_at(word, value)) {
+    if (dev->ops->now_ns(dev) >= end) rc = GAP_EAGAIN;
+    else await_progress(host);
+    run_streams(host);
+  }
+  pthread_mutex_unlock(&host->lock);
+  return rc;
 }
 
 static struct host_event *find_event(struct host *host, gap__event handle) {
@@ -214,7 +256,8 @@ int gap__host_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event ha
   uint32_t index = find_stream(host, stream);
   int rc = !event ? gap__host_misuse(host) : !index ? GAP_ENOMETA : 0;
   if (rc == 0 && (event->captured || host->streams[index].capturing)) rc = GAP_EDEVICE;
-  if (rc == 0) rc = queue_locked(host, &(struct host_op){.kind = OP_AWAIT, .event = handle, .value = event->recorded}, stream);
+  if (rc == 0)
+    rc = queue_locked(host, &(struct host_op){.kind = OP_AWAIT, .event = handle, .value = event->recorded}, stream);
   pthread_mutex_unlock(&host->lock);
   return rc;
 }

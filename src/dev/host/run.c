@@ -92,13 +92,14 @@ static bool event_there(struct host *host, const struct host_op *op) {
 }
 
 bool gap__host_execute(struct host *host, const struct host_op *op) {
-  bool valid = range_usable(host, op->addr, op->bytes, op->sequence) &&
-               (op->kind != OP_COPY || range_usable(host, op->src, op->bytes, op->sequence));
+  uint64_t meant = op->is_gated ? host->sequence : op->sequence;
+  bool valid = range_usable(host, op->addr, op->bytes, meant) &&
+               (op->kind != OP_COPY || range_usable(host, op->src, op->bytes, meant));
   if (!gap__host_touches_memory(op)) valid = true;
   if (op->kind == OP_AWAIT && !event_there(host, op)) return false;
   if (valid && op->kind == OP_WAIT && !value_there(op)) return false;
   if (valid) act(host, op);
   else host->faults++; /* its memory was unmapped or replaced under it */
-  if (gap__host_touches_memory(op)) let_go(host, op);
+  if (gap__host_touches_memory(op) && !op->is_gated) let_go(host, op);
   return true;
 }

@@ -50,6 +50,8 @@ struct host_op {
   uint64_t value;    /* pattern, value, or the serial of an event's record */
   uint64_t sequence; /* when it was queued */
   gap__event event;
+  bool is_gate;      /* a wait that belongs to a gate */
+  bool is_gated;     /* it was queued behind a closed gate: it holds nothing, and uses what is mapped when it runs */
 };
 
 /* Events and waits for them touch no memory. */
@@ -58,6 +60,7 @@ static inline bool gap__host_touches_memory(const struct host_op *op) { return o
 struct host_stream { /* never reused */
   struct host_op *ops;
   size_t first, count, capacity; /* ops[first .. first+count) wait */
+  uint32_t gates;                /* of them */
   bool capturing;
 };
 
@@ -120,6 +123,8 @@ int gap__host_stream_capturing(struct gap__dev *, gap_stream, bool *out);
 int gap__host_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
 int gap__host_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
 int gap__host_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
+int gap__host_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
+int gap__host_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 void gap__host_drain(struct host *); /* waits for all queued work; gives the lock up while nothing can run */
 
 /* run.c: what operations do.  True when it ran, false when it must wait. */

@@ -52,6 +52,7 @@ static void destroy(struct gap__dev *dev) {
   gap__slab_destroy(&sim->events);
   gap__map_free(&sim->stream_of);
   gap__map_free(&sim->pinned);
+  gap__map_free(&sim->arrivals);
   free(sim);
 }
 
@@ -62,6 +63,7 @@ static void destroy(struct gap__dev *dev) {
   .stream_wait = gap__sim_stream_wait, \
   .stream_create = gap__soft_stream_create, .stream_destroy = gap__soft_stream_destroy, \
   .stream_id = gap__sim_stream_id, .stream_capturing = gap__sim_stream_capturing, .copy = gap__sim_copy, \
+  .gate = gap__sim_gate, .value_await = gap__sim_value_await, \
   .pin = gap__sim_pin, .unpin = gap__sim_unpin, .mem_info = gap__sim_mem_info, .now_ns = gap__sim_time, \
   .background = background, .background_idle = background_idle, .background_ask = background_ask
 
@@ -98,6 +100,7 @@ int gap__sim_create(int ordinal, const struct gap__sim_params *params, struct ga
                                          .granularity_bytes = GAP__PAGE,
                                          .vmm = !params->no_vmm,
                                          .host_chunks = !params->no_vmm,
+                                         .gates = true,
                                          .stepped = true};
   int rc = init_tables(sim);
   if (rc == 0) *out = &sim->dev;

@@ -33,6 +33,9 @@ struct sim_stream {
   uint64_t order;      /* records so far */
   uint64_t open_order; /* UINT64_MAX: not held */
   uint64_t tail_ns;    /* when all that was queued so far completes */
+  uint64_t gate_order; /* records before the last gate */
+  gap_addr gate;       /* the word that opens it; 0: there was none */
+  uint32_t gate_value;
 };
 
 struct sim_event {
@@ -57,6 +60,7 @@ struct sim {
   struct gap__slab chunks, mappings, streams, events;
   struct gap__map stream_of; /* stream key -> index */
   struct gap__map pinned;    /* host address -> bytes */
+  struct gap__map arrivals;  /* word of a gate -> when it is written */
   gap_addr segment_cursor, segment_next;
 };
 
@@ -97,6 +101,8 @@ int gap__sim_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__sim_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__sim_stream_capturing(struct gap__dev *, gap_stream, bool *out);
 int gap__sim_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
+int gap__sim_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
+int gap__sim_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 void gap__sim_drain(struct sim *); /* waits for all work on the device */
 
 #endif

@@ -3,6 +3,7 @@
 #include "dev/soft/pinned.h"
 
 #define COPY_US 2.2               /* to issue */
+#define GATE_CALLS 2              /* a gate costs what recording so many events does: a write and a wait */
 #define DEVICE_BYTES_PER_NS 2245. /* a copy reads and writes: half the read bandwidth */
 #define HOST_BYTES_PER_NS 55.     /* pinned, one way */
 
@@ -104,13 +105,21 @@ static bool is_held(struct sim *sim, const struct sim_event *event) {
   return event->order > stream_at(sim, event->stream)->open_order;
 }
 
+/* Does it stand behind a gate that is still closed? */
+static bool is_gated(struct sim *sim, const struct sim_event *event) {
+  const struct sim_stream *stream = stream_at(sim, event->stream);
+  if (!stream->gate || event->order <= stream->gate_order) return false;
+  return __atomic_load_n((const uint32_t *)(uintptr_t)stream->gate, __ATOMIC_ACQUIRE) < stream->gate_value;
+}
+
 static int query_locked(struct sim *sim, gap__event handle) {
   struct sim_event *event = find_event(sim, handle);
   if (!event) return GAP_EINVAL;
   gap__sim_charge(sim, sim->params.prices->event_query_us);
   if (event->captured) return GAP_EDEVICE;
   if (event->order == 0) return 0;
-  return is_held(sim, event) || event->complete_ns > gap__sim_time(&sim->dev) ? GAP_EAGAIN : 0;
+  if (is_held(sim, event) || is_gated(sim, event)) return GAP_EAGAIN;
+  return event->complete_ns > gap__sim_time(&sim->dev) ? GAP_EAGAIN : 0;
 }
 
 int gap__sim_event_query(struct gap__dev *dev, gap__event handle) {
@@ -135,6 +144,7 @@ static int wait_locked(struct sim *sim, gap__event handle) {
   gap__sim_charge(sim, sim->params.prices->event_query_us);
   if (event->captured) return GAP_EDEVICE;
   if (event->order == 0) return 0;
+  if (is_gated(sim, event)) return GAP_EDEVICE; /* nobody else is there who could open it */
   if (is_held(sim, event)) let_through(sim, event);
   gap__sim_wait_until(sim, event->complete_ns);
   return 0;
@@ -167,6 +177,45 @@ int gap__sim_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event han
   struct sim *sim = sim_of(dev);
   gap__lock(&sim->lock);
   int rc = stream_wait_locked(sim, stream, handle);
+  gap__unlock(&sim->lock);
+  return rc;
+}
+
+/* Who closes a gate waits for what is before it: a held stream gets there, as when one of its events is waited for. */
+static int gate_locked(struct sim *sim, gap_stream on, gap_addr arrived, gap_addr open, uint32_t value) {
+  uint32_t index = find_stream(sim, on);
+  if (index == 0) return GAP_ENOMETA;
+  struct sim_stream *stream = stream_at(sim, index);
+  gap__sim_charge(sim, GATE_CALLS * sim->params.prices->event_record_us);
+  if (stream->capturing) return GAP_EDEVICE;
+  bool words =
+      gap__soft_is_pinned(&sim->pinned, arrived, sizeof value) && gap__soft_is_pinned(&sim->pinned, open, sizeof value);
+  if (!words) return GAP_EINVAL;
+  if (stream->open_order != UINT64_MAX) stream->open_order = stream->order;
+  stream->gate = open;
+  stream->gate_value = value;
+  stream->gate_order = stream->order;
+  return gap__map_put(&sim->arrivals, arrived, queue_work(sim, stream, 0));
+}
+
+int gap__sim_gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap_addr open, uint32_t value) {
+  struct sim *sim = sim_of(dev);
+  gap__lock(&sim->lock);
+  int rc = gate_locked(sim, stream, arrived, open, value);
+  gap__unlock(&sim->lock);
+  return rc;
+}
+
+/* The word is written when it is looked at: nobody else reads it. */
+int gap__sim_value_await(struct gap__dev *dev, gap_addr word, uint32_t value, uint64_t limit_ns) {
+  struct sim *sim = sim_of(dev);
+  uint64_t arrival = 0;
+  gap__lock(&sim->lock);
+  uint64_t last = gap__sim_time(dev) + limit_ns;
+  bool known = gap__map_get(&sim->arrivals, word, &arrival);
+  int rc = !known ? GAP_EINVAL : arrival > last ? GAP_EAGAIN : 0;
+  if (known) gap__sim_wait_until(sim, arrival < last ? arrival : last);
+  if (!rc) __atomic_store_n((uint32_t *)(uintptr_t)word, value, __ATOMIC_RELEASE);
   gap__unlock(&sim->lock);
   return rc;
 }
