@@ -218,8 +218,17 @@ GAP_API int gap_set_reserve(gap_heap *heap, int device, uint64_t bytes);
  * ones.  A private pool in use keeps its own.  Waits only for work that still uses it.  `returned`, bytes given back, may be
  * NULL. */
 GAP_API int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *returned);
+/* With `convert` on, a safe point: by this call the program says that nothing is launched on the device until it returns, by any
+ * thread; what was launched before is waited for.  The live parts of partly idle large chunks move to chunks of their own, at
+ * the same addresses; their idle pages go back to the driver: `freed`, in bytes, may be NULL.  Nothing of what others know is moved
+ * (docs/conversion.md).  Good between the steps of a training run.  GAP_ESTATE: convert:off. */
+GAP_API int gap_defragment(gap_heap *heap, int device, uint64_t *freed);
+/* Call before the memory behind a live block is registered with somebody who remembers the memory and not its address (a network
+ * card, a driver of another device): conversion leaves it where it is, until the heap gives it back to the driver.  What gap_export
+ * gives away is kept without this call.  GAP_ENOTMINE, GAP_EFREED. */
+GAP_API int gap_keep_memory(gap_heap *heap, gap_addr addr);
 /* Lets kernels of `peer` reach the memory of `device`, present and future; opens `device`.  GAP_ENOTSUP: the hardware cannot, or the
- * backend knows no peers; GAP_EINVAL: it is the same device. */
+ * backend knows no peers; GAP_EINVAL: it is the same device.  From then on conversion leaves the memory of `device` where it is. */
 GAP_API int gap_enable_peer(gap_heap *heap, int device, int peer);
 
 /* ---- Configuration ---- */

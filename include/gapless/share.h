@@ -4,7 +4,7 @@
  *             gap_export(heap, addr, 0, count, pieces);            descriptors, to be sent by SCM_RIGHTS
  *     other:  gap_import(heap, device, pieces, count, &mapped);    the same bytes: block = mapped + (addr - base)
  *
- * A live block never changes its memory while it is shared, unless the configuration allows conversion (convert).  When the
+ * A live block never changes its memory once it was exported, whatever `convert` says.  When the
  * owner frees the block the memory may serve somebody else: owner and others agree on that moment themselves, as with
  * cudaIpc. */
 #ifndef GAPLESS_SHARE_H

@@ -28,6 +28,7 @@ __all__ = [
     "memory_summary",
     "explain",
     "configure",
+    "defragment",
     "info",
     "Heap",
     "HeapPool",
@@ -156,6 +157,16 @@ def configure(conf: str) -> None:
     from . import _torch
 
     _torch.configure(conf)
+
+
+def defragment(device: Any = None) -> int:
+    """A safe point of a program that has ``convert`` on, between steps: no thread launches anything on the device until
+    this returns.  Returns the bytes that went back to the driver; 0 while gapless is not in use, or convert is off.
+    """
+    heap = _heap_in_use()
+    if heap is None or heap.conf_value("convert") == "off":
+        return 0
+    return heap.defragment(_device(device))
 
 
 def info() -> Dict[str, Any]:

@@ -229,6 +229,19 @@ class Heap:
         check(library().gap_trim(self._heap, device, PoolId(first, second), byref(returned)), "trim")
         return returned.value
 
+    def defragment(self, device: int = 0) -> int:
+        """A safe point, where ``convert`` is on: no thread launches anything on the device until this returns.
+
+        Live parts of partly idle chunks move to chunks of their own, at the same addresses; returns the bytes that went
+        back to the driver."""
+        freed = c_uint64()
+        check(library().gap_defragment(self._heap, device, byref(freed)), "defragment")
+        return freed.value
+
+    def keep_memory(self, address: int) -> None:
+        """Call before the memory behind a block is registered with a network card: ``convert`` leaves it where it is."""
+        check(library().gap_keep_memory(self._heap, address), "keep_memory")
+
     def enable_peer(self, device: int, peer: int) -> None:
         """Lets kernels of ``peer`` reach the memory of ``device``."""
         check(library().gap_enable_peer(self._heap, device, peer), "enable_peer")

@@ -64,6 +64,10 @@ int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *returned) {
   return gap__heap_trim(heap, device, pool, returned);
 }
 
+int gap_defragment(gap_heap *heap, int device, uint64_t *freed) { return gap__heap_defragment(heap, device, freed); }
+
+int gap_keep_memory(gap_heap *heap, gap_addr addr) { return gap__heap_keep(heap, addr); }
+
 int gap_enable_peer(gap_heap *heap, int device, int peer) { return gap__heap_enable_peer(heap, device, peer); }
 
 /* ---- callbacks ---- */

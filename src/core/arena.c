@@ -179,6 +179,16 @@ int gap__arena_withdraw(struct gap__arena *arena, uint32_t index, uint32_t page,
   return wanted ? 0 : GAP_ENOMETA;
 }
 
+void gap__arena_return(struct gap__range *range, uint32_t page, uint32_t pages) {
+  struct gap__arena *arena = range->arena;
+  uint32_t off = page << GAP__PAGE_UNIT_SHIFT, len = pages << GAP__PAGE_UNIT_SHIFT;
+  gap__slab_assure(&arena->lane->blocks, 2);
+  uint32_t hole = gap__block_covering(range, off);
+  gap__block_detach(arena, hole);
+  uint32_t block = gap__block_isolate(arena, hole, off, len, GAP__HOLE);
+  gap__block_attach(arena, block ? block : hole, block ? GAP__IDLE : GAP__HOLE);
+}
+
 /* A page at its ends may carry a neighbour's later free already. */
 void gap__arena_cool(struct gap__arena *arena) {
   if (!arena->hot) return;

@@ -54,6 +54,9 @@ void gap__block_absorb_next(struct gap__arena *, uint32_t block);
 /* Turns whole pages of an idle block into a hole: their chunks are about to serve elsewhere. GAP_ENOMETA. */
 int gap__arena_withdraw(struct gap__arena *, uint32_t block, uint32_t page, uint32_t pages);
 
+/* The opposite: part of a hole, whose pages have their chunk still, is idle again. */
+void gap__arena_return(struct gap__range *, uint32_t page, uint32_t pages);
+
 /* The hot block becomes idle like any other. */
 void gap__arena_cool(struct gap__arena *);
 /* Returns every cached block to the bins, but for those of trays in use. */

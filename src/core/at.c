@@ -134,6 +134,26 @@ static int visit_pages(struct gap__policy_state *s, struct gap__range *range, ui
   return 0;
 }
 
+/* The chunks of [page, end) are known from here on. */
+static void mark_known(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t end) {
+  while (page < end) {
+    const struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
+    gap__chunk_at(s, m->chunk)->known = true;
+    page = m->page + gap__chunk_at(s, m->chunk)->pages;
+  }
+}
+
+int gap__at_keep(struct gap__policy_state *s, gap_addr addr) {
+  struct gap__range *range = gap__range_of(s, addr);
+  if (!range) return GAP_ENOTMINE;
+  uint32_t page, end;
+  gap__lock(&s->lock);
+  int rc = pages_of(range, addr, &page, &end);
+  if (!rc) mark_known(s, range, page, end);
+  gap__unlock(&s->lock);
+  return rc;
+}
+
 int gap__at_pieces(struct gap__policy_state *s, gap_addr addr, gap__piece_fn *visit, void *arg) {
   struct gap__range *range = gap__range_of(s, addr);
   if (!range) return GAP_ENOTMINE;

@@ -10,4 +10,7 @@ int gap__at_alloc(struct gap__policy_state *, gap_addr, uint64_t bytes);
 /* Visits the chunks behind the live or pending block that `addr` lies in.  GAP_ENOTMINE, GAP_EFREED. */
 int gap__at_pieces(struct gap__policy_state *, gap_addr, gap__piece_fn *, void *arg);
 
+/* The memory behind that block is known to others from now on: it is never exchanged until it is given back to the driver. */
+int gap__at_keep(struct gap__policy_state *, gap_addr);
+
 #endif

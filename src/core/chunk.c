@@ -193,6 +193,7 @@ int gap__chunk_release(struct gap__policy_state *s, uint32_t chunk) {
 int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
   struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
   int rc = gap__chunk_release(s, chunk);
+  if (rc && !c->home && !is_listed_loose(s, chunk)) loosen(s, chunk);
   if (!rc || !c->home) return rc;
   struct gap__mapping *home = gap__mapping_at(s, c->home);
   struct gap__range *range = gap__range_at(s, home->range);

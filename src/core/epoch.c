@@ -7,6 +7,7 @@
  * program says that it will go, its handle is forgotten, and where nobody said so only freeing a segment tells what is over. */
 #include "core/arena.h"
 #include "core/chunk.h"
+#include "core/gate.h"
 #include "core/lane.h"
 #include "core/pending.h"
 #include "core/tally.h"
@@ -143,6 +144,7 @@ static void end_lane(struct gap__lane *lane) {
 void gap__lane_end_stream(struct gap__policy_state *s, gap_stream stream, uint64_t thread) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next)
     if (lane->stream == stream && lane->thread == thread) end_lane(lane);
+  gap__gate_forget(s, stream, thread);
   gap__use_end_stream(s, stream, thread);
 }
 

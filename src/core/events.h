@@ -16,7 +16,7 @@ static inline void gap__events_block(const struct gap__lane *lane, const struct 
  * stands behind one of them.  Under the device lock. */
 static inline void gap__events_pages(const struct gap__policy_state *s, const struct gap__range *range, uint32_t page,
                                      int64_t pages) {
-  if (gap__watched(s->device)) gap__events_report_pages(s, range, page, pages);
+  if (gap__watched(s->device) && !s->convert.quiet) gap__events_report_pages(s, range, page, pages);
 }
 
 #endif

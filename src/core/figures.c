@@ -108,6 +108,16 @@ static void add_ours(struct gap__policy_state *s, struct gap__stats *out) {
   }
 }
 
+static void add_conversion(const struct gap__conversion *convert, struct gap__stats *out) {
+  out->conversions += convert->count;
+  out->bytes_copied += convert->bytes;
+  out->pages_converted += convert->pages;
+  out->convert_us += convert->ns / 1000;
+#define X(name) out->convert_refused_##name += convert->refused[GAP__REFUSED_##name];
+  GAP__REFUSALS(X)
+#undef X
+}
+
 void gap__figures_stats(struct gap__policy_state *s, struct gap__stats *out) {
   gap__lock(&s->lock);
   gap__tally_stats(s, out);
@@ -118,6 +128,7 @@ void gap__figures_stats(struct gap__policy_state *s, struct gap__stats *out) {
   add_running(out->inactive_split, s->split, 1);
   add_running(out->inactive_split_bytes, s->split_bytes, 1);
   add_ours(s, out);
+  add_conversion(&s->convert, out);
   gap__follow_stats(s, out);
   gap__unlock(&s->lock);
 }

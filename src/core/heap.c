@@ -119,14 +119,14 @@ static uint64_t relieve(struct gap__device *dev) {
   return total;
 }
 
-static bool several_strategies(struct gap__device *dev) {
+bool gap__heap_several_strategies(struct gap__device *dev) {
   int count = 0;
   for (int s = 0; s < GAP__STRATEGY_COUNT; s++) count += atomic_load(&dev->state[s]) != NULL;
   return count > 1;
 }
 
 bool gap__heap_last_resort(struct gap__device *dev, gap_stream stream, uint64_t bytes) {
-  uint64_t relieved = several_strategies(dev) ? relieve(dev) : 0;
+  uint64_t relieved = gap__heap_several_strategies(dev) ? relieve(dev) : 0;
   if (relieved >= bytes) return true;
   gap__lock(&dev->heap->lock);
   gap__oom_callback *callback = dev->heap->oom;

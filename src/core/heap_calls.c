@@ -67,6 +67,69 @@ int gap__heap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *bytes
   return rc;
 }
 
+/* ---- conversion ---- */
+
+static int defragment_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
+  uint64_t bytes = 0;
+  int rc = policy->defragment ? policy->defragment(state, &bytes) : 0;
+  *(uint64_t *)arg += bytes;
+  return rc;
+}
+
+int gap__heap_defragment(gap_heap *heap, int device, uint64_t *bytes_freed) {
+  struct heap_device *at = heap_device_at(heap, device);
+  uint64_t bytes = 0;
+  if (!at) return GAP_EINVAL;
+  if (heap->forked) return GAP_EFORKED;
+  bool off = gap__device_conf(&at->base)->convert == GAP__CONVERT_OFF;
+  int rc = off ? GAP_ESTATE : gap__heap_each(heap, device, defragment_one, &bytes);
+  if (bytes_freed) *bytes_freed = bytes;
+  return rc;
+}
+
+static int keep_on(struct gap__device *dev, gap_addr addr) {
+  struct gap__block_info found;
+  int rc = GAP_ENOTMINE;
+  for (int s = 0; s < GAP__STRATEGY_COUNT && rc == GAP_ENOTMINE; s++) {
+    struct gap__policy_state *state = atomic_load_explicit(&dev->state[s], memory_order_acquire);
+    const struct gap__policy *policy = gap__heap_policy(s);
+    if (state) rc = policy->keep ? policy->keep(state, addr) : policy->find(state, addr, &found);
+  }
+  return rc;
+}
+
+int gap__heap_keep(gap_heap *heap, gap_addr addr) {
+  int rc = GAP_ENOTMINE;
+  if (heap->forked) return GAP_EFORKED;
+  for (int i = 0; i < heap->device_count && rc == GAP_ENOTMINE; i++) rc = keep_on(&heap->devices[i].base, addr);
+  return rc;
+}
+
+struct streams_call {
+  gap_stream *streams;
+  uint32_t count, max;
+};
+
+static int add_stream(void *arg, const struct gap__block_info *block) {
+  struct streams_call *call = arg;
+  for (uint32_t i = 0; i < call->count; i++)
+    if (call->streams[i] == block->stream) return 0;
+  if (call->count == call->max) return GAP_ELIMIT;
+  call->streams[call->count++] = block->stream;
+  return 0;
+}
+
+bool gap__heap_other_streams(struct gap__device *dev, enum gap__strategy own, gap_stream *out, uint32_t *count) {
+  struct streams_call call = {.streams = out, .max = *count};
+  int rc = 0;
+  for (int s = 0; s < GAP__STRATEGY_COUNT && !rc; s++) {
+    struct gap__policy_state *state = atomic_load_explicit(&dev->state[s], memory_order_acquire);
+    if (state && s != (int)own) rc = gap__heap_policy(s)->walk(state, add_stream, &call);
+  }
+  *count = call.count;
+  return !rc;
+}
+
 /* ---- peers ---- */
 
 static int renew_one(const struct gap__policy *policy, struct gap__policy_state *state, void *arg) {
@@ -79,6 +142,7 @@ int gap__heap_enable_peer(gap_heap *heap, int device, int peer) {
   if (heap->forked) return GAP_EFORKED;
   gap__lock(&heap->lock);
   int rc = gap__heap_open_device(heap, device);
+  atomic_store(&heap->devices[device].base.peered, true);
   if (!rc) rc = gap__dev_peer_enable(heap->devices[device].base.dev, peer);
   if (!rc) rc = gap__heap_each(heap, device, renew_one, NULL);
   if (!rc) rc = gap__heap_imports_renew(heap, device);

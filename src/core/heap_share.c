@@ -88,7 +88,8 @@ static int export_one(void *arg, struct gap__dev *dev, gap_addr at, gap__chunk c
 int gap__heap_export(gap_heap *heap, gap_addr addr, unsigned first, unsigned count, gap_piece *out) {
   if (count > UINT32_MAX - first) return GAP_EINVAL;
   struct export_call call = {.first = first, .end = first + count, .out = out};
-  int rc = pieces_of(heap, addr, export_one, &call);
+  int rc = gap__heap_keep(heap, addr); /* first, so that no other memory is there when it is exported */
+  if (!rc) rc = pieces_of(heap, addr, export_one, &call);
   if (!rc && call.at < call.end) rc = GAP_EINVAL;
   unsigned open = call.at < call.end ? call.at : call.end;
   for (unsigned i = first; rc && i < open; i++) close(out[i - first].fd);

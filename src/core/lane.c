@@ -7,6 +7,7 @@
 #include "core/arena.h"
 #include "core/chunk.h"
 #include "core/follow.h"
+#include "core/gate.h"
 #include "core/pool.h"
 #include "core/supply.h"
 #include "core/tally.h"
@@ -251,6 +252,7 @@ static void serve(struct gap__lane *lane, const struct wanted *w) {
   atomic_store(&lane->pinned, gap__pool_pins(s, w->pool));
   if (gap__dev_stream_id(s->dev, w->stream, &lane->stream_id)) lane->stream_id = 0;
   publish(lane);
+  gap__gate_note(s, w->stream, w->thread);
 }
 
 int gap__lane_get(struct gap__policy_state *s, gap_stream stream, uint64_t thread, gap_pool_id pool,

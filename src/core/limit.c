@@ -1,6 +1,7 @@
 /* Limits on held pages: see limit.h. */
 #include "core/limit.h"
 
+#include "core/convert.h"
 #include "core/follow.h"
 #include "core/tally.h"
 
@@ -74,6 +75,7 @@ uint32_t gap__limit_chunk_pages(const struct gap__policy_state *s) {
            card = s->dev->caps.total_bytes >> GAP__PAGE_SHIFT;
   if (chosen > 1) return (uint32_t)chosen;
   if (gap__follow_takes_turns(s)) return 1;
+  if (gap__converts(s)) return PLENTY_PAGES;
   uint64_t held = gap__held_pages(s), part = held / PLENTY_SHARE;
   if (capped(s) || held >= card / 2 || part < 1) return 1;
   return part < PLENTY_PAGES ? (uint32_t)part : PLENTY_PAGES;

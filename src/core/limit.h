@@ -22,7 +22,7 @@ static inline uint64_t gap__firm_limit(uint64_t soft, uint64_t hard) {
 }
 /* The largest chunk to create now, in pages: `chunk_max`; unless that is set, up to 32 MiB while less than half of an
  * uncapped card is held, since few large chunks cost a tenth of many small ones, but at most a 512th of what is held: each
- * idle block may trap one.  At a cap, and where streams of a plan take turns, one page. */
+ * idle block may trap one.  Where conversion frees what is trapped, always 32 MiB; else at a cap, and where streams of a plan take turns, one page. */
 uint32_t gap__limit_chunk_pages(const struct gap__policy_state *);
 /* After held has changed: is memory scarce now? */
 void gap__limit_judge(struct gap__policy_state *);

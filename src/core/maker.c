@@ -12,6 +12,7 @@
 #include "base/worker.h"
 #include "core/arena.h"
 #include "core/chunk.h"
+#include "core/convert.h"
 #include "core/follow.h"
 #include "core/lane.h"
 #include "core/limit.h"
@@ -79,11 +80,17 @@ static uint64_t limit_for(struct gap__policy_state *s, const struct gap__arena *
   return arena->kind == GAP__ARENA_PLANNED ? gap__follow_limit(s, soft, gap__hard_limit(s)) : soft;
 }
 
+/* A few pages; or one large chunk, which takes no longer, where large ones are wanted throughout. */
+static uint32_t batch_pages(const struct gap__policy_state *s) {
+  uint32_t pages = gap__converts(s) ? gap__limit_chunk_pages(s) : 0;
+  return pages > BATCH_PAGES ? pages : BATCH_PAGES;
+}
+
 /* Reserves the next pages beyond the end. 0: enough are ready, or nothing may be made. Device lock held. */
 static uint32_t reserve_next(struct gap__policy_state *s, struct gap__arena *arena) {
   struct gap__range *range;
-  uint32_t units = BATCH_PAGES << GAP__PAGE_UNIT_SHIFT, reserved = 0;
-  if (gap__held_pages(s) + BATCH_PAGES > limit_for(s, arena)) return 0;
+  uint32_t pages = batch_pages(s), units = pages << GAP__PAGE_UNIT_SHIFT, reserved = 0;
+  if (gap__held_pages(s) + pages > limit_for(s, arena)) return 0;
   gap__lock(&arena->lane->lock);
   bool planned = arena->kind == GAP__ARENA_PLANNED;
   uint32_t hole = planned ? planned_hole(arena, &range, &units) : tail_hole(arena, &range, s->ahead_pages, units);

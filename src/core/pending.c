@@ -3,6 +3,7 @@
 
 #include "core/arena.h"
 #include "core/events.h"
+#include "core/gate.h"
 #include "core/lane.h"
 #include "core/tally.h"
 #include "core/tray.h"
@@ -72,6 +73,7 @@ int gap__use_add(struct gap__policy_state *s, gap_stream stream, uint64_t thread
     if (is_open(use_at(s, i), stream, thread)) return 0;
   uint32_t use = pending_room(s) ? 0 : gap__slab_take(&s->uses);
   if (!use) return GAP_ENOMETA;
+  gap__gate_note(s, stream, thread);
   *use_at(s, use) = (struct gap__use){.next = *uses, .taken = true, .stream = stream, .thread = thread};
   *uses = use;
   return 0;
@@ -131,6 +133,16 @@ void gap__use_end_lost(struct gap__policy_state *s) {
     use->lost = false;
     use->over = true;
   }
+}
+
+bool gap__use_settle(struct gap__policy_state *s) {
+  bool settled = true;
+  for (uint32_t i = 1; i < s->uses.count; i++) {
+    const struct gap__use *use = use_at(s, i);
+    if (!use->taken || use->over) continue;
+    if (use->lost || (use->event && gap__dev_event_wait(s->dev, use->event))) settled = false;
+  }
+  return settled;
 }
 
 /* ---- pending frees ---- */

@@ -18,6 +18,8 @@ bool gap__stream_captures(struct gap__policy_state *, gap_stream);
 int gap__use_add(struct gap__policy_state *, gap_stream, uint64_t thread, uint32_t *uses);
 /* The stream is about to go: records what has not been recorded. */
 void gap__use_end_stream(struct gap__policy_state *, gap_stream, uint64_t thread);
+/* Waits for the events of all uses that have one; false: some use ends by no event. */
+bool gap__use_settle(struct gap__policy_state *);
 /* Are there uses that no event can end?  And the end of them, once the device has drained. */
 bool gap__use_any_lost(struct gap__policy_state *);
 void gap__use_end_lost(struct gap__policy_state *);

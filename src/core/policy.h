@@ -28,6 +28,7 @@ struct gap__device {
   _Atomic uint64_t cap_bytes;              /* 0: none */
   _Atomic uint64_t reserve_bytes;          /* GAP__RESERVE_DEFAULT: nobody has asked for one */
   _Atomic uint64_t held_bytes;             /* chunks and segments of all strategies */
+  _Atomic bool peered;                     /* another device may reach this one's memory */
   _Atomic bool whole_said;                 /* that whole driver allocations serve for want of addresses: one line tells */
   _Atomic bool watched;                    /* somebody listens to events: strategies report them with gap__report() */
   enum gap__maker maker;
@@ -48,6 +49,11 @@ static inline const struct gap__conf *gap__device_conf(const struct gap__device 
 /* What a strategy calls when a request found no memory on any rung, without its locks: other strategies of the device give
  * back what lies idle, and the program is asked.  True: something was freed. */
 bool gap__heap_last_resort(struct gap__device *, gap_stream, uint64_t bytes);
+
+/* Do several strategies have memory on the device?  And the streams of the others' blocks, without any strategy's lock: false when there are
+ * more than *count. */
+bool gap__heap_several_strategies(struct gap__device *);
+bool gap__heap_other_streams(struct gap__device *, enum gap__strategy own, gap_stream *out, uint32_t *count);
 
 /* What a strategy calls that may not have the addresses for a request, without its locks: a whole driver allocation serves. */
 int gap__heap_alloc_whole(struct gap__device *, gap_stream, gap_pool_id, uint64_t bytes, gap_addr *out);
@@ -82,6 +88,8 @@ struct gap__policy {
   int (*pool_behave)(struct gap__policy_state *, gap_pool_id, unsigned behaviour);
   int (*pool_release)(struct gap__policy_state *, gap_pool_id);
   int (*trim)(struct gap__policy_state *, gap_pool_id, uint64_t *bytes_returned);
+  /* The program says that nothing is launched meanwhile: partly idle chunks are exchanged.  NULL: the strategy has none. */
+  int (*defragment)(struct gap__policy_state *, uint64_t *bytes_freed);
   int (*configure)(struct gap__policy_state *);               /* dev->conf or the cap changed */
   void (*stats)(struct gap__policy_state *, struct gap__stats *); /* adds to *stats */
   void (*reset)(struct gap__policy_state *, bool peaks, bool accumulated);
@@ -92,6 +100,8 @@ struct gap__policy {
   /* A block at a given address, and the chunks behind a block: both may be NULL, see at.h. */
   int (*alloc_at)(struct gap__policy_state *, gap_addr, uint64_t bytes);
   int (*pieces)(struct gap__policy_state *, gap_addr, gap__piece_fn *, void *arg);
+  /* From now on others know the memory behind a block: it is never exchanged.  NULL: it never is. */
+  int (*keep)(struct gap__policy_state *, gap_addr);
   int (*check)(struct gap__policy_state *, char *text, size_t bytes);
   int (*renew_access)(struct gap__policy_state *); /* the device has let a peer in; NULL: nothing to do */
   void (*give)(struct gap__policy_state *, uint64_t bytes,

@@ -6,6 +6,7 @@
 #include "core/at.h"
 #include "core/check.h"
 #include "core/chunk.h"
+#include "core/convert.h"
 #include "core/events.h"
 #include "core/figures.h"
 #include "core/follow.h"
@@ -332,6 +333,11 @@ static uint64_t trim_to(struct gap__policy_state *s, const gap_pool_id *pool, ui
   return pages;
 }
 
+/* A call by which the program says that nothing is launched, and what was is of no matter. */
+static bool is_safe_point(const struct gap__policy_state *s) {
+  return gap__device_conf(s->device)->convert == GAP__CONVERT_SAFE_POINTS;
+}
+
 static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_returned) {
   bool all = !pool.first && !pool.second;
   gap__lock(&s->lock);
@@ -339,9 +345,21 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   gap__pending_poll(s);
   while (gap__pending_wait(s)) continue; /* what other streams still use is given back too, as empty_cache does */
   uint64_t pages = trim_to(s, all ? NULL : &pool, 0);
+  if (all && is_safe_point(s)) pages += gap__convert(s, UINT64_MAX, GAP__STILL_BY_PROMISE);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   *bytes_returned = pages << GAP__PAGE_SHIFT;
+  return 0;
+}
+
+static int defragment(struct gap__policy_state *s, uint64_t *bytes_freed) {
+  gap__lock(&s->lock);
+  gap__pending_poll(s);
+  uint64_t pages = gap__convert(s, UINT64_MAX, GAP__STILL_BY_PROMISE);
+  gap__figures_sample(s);
+  gap__limit_judge(s);
+  gap__unlock(&s->lock);
+  *bytes_freed = pages << GAP__PAGE_SHIFT;
   return 0;
 }
 
@@ -389,6 +407,7 @@ static void destroy(struct gap__policy_state *s) {
     gap__chunk_release(s, i);
   }
   if (s->drain_segment) gap__dev_segment_free(s->dev, s->drain_segment);
+  gap__convert_destroy(s);
   for (uint32_t i = 1; i <= s->range_count; i++) gap__range_destroy(s, gap__range_at(s, i));
   for (uint32_t i = 0; i < s->event_cached; i++) gap__dev_event_destroy(s->dev, s->event_cache[i]);
   gap__lanes_destroy(s);
@@ -459,6 +478,7 @@ const struct gap__policy gap__policy_gapless = {
     .pool_retain = gap__pool_retain,
     .pool_release = gap__pool_release,
     .trim = trim,
+    .defragment = defragment,
     .configure = configure,
     .stats = gap__figures_stats,
     .rest = gap__maker_rest,
@@ -466,6 +486,7 @@ const struct gap__policy gap__policy_gapless = {
     .walk = gap__figures_walk,
     .alloc_at = gap__at_alloc,
     .pieces = gap__at_pieces,
+    .keep = gap__at_keep,
     .find = gap__figures_find,
     .check = gap__check,
     .renew_access = gap__peer_renew_access,

@@ -2,14 +2,16 @@
  *
  * Rungs: 1 an idle block · 2 pending frees that are ready · 3 idle pages instead of growing (beyond the soft limit)
  * · 4 growing · 5 idle pages at the hard limit · 6 waiting for the earliest event that may help; where events cannot tell,
- * for the whole device · 7 conversion (none yet) · 8 idle memory of other gapless processes on the card · 9 callbacks
+ * for the whole device · 7 conversion, where it is allowed · 8 idle memory of other gapless processes on the card · 9 callbacks
  * · 10 overflow (none yet) · 11 failure with a diagnosis.
  * After each rung that may have freed something the idle blocks are searched again. */
 #include "core/reclaim.h"
 
+#include "core/convert.h"
 #include "core/diagnose.h"
 #include "core/figures.h"
 #include "core/follow.h"
+#include "core/gate.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/maker.h"
@@ -21,6 +23,7 @@
 #include "core/trouble.h"
 
 enum { NEIGHBOUR_ROUNDS = 4 }; /* others may be faster to take what a neighbour gave */
+enum { OTHER_STREAMS = 256 };
 
 struct ladder {
   struct gap__policy_state *s;
@@ -99,8 +102,7 @@ static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block
 static bool serve(struct ladder *l, enum gap__place_goal goal) {
   struct gap__spot spot;
   uint32_t block;
-  if (l->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s))
-    return false; /* do not look for addresses in vain */
+  if (l->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(l->s)) return false; /* do not look for addresses in vain */
   uint64_t soft = gap__soft_limit(l->s, l->req->bytes);
   return find_spot(l, goal, &spot, &block) && supply(l, &spot, block, soft) == 0;
 }
@@ -172,6 +174,46 @@ static bool borrow(struct ladder *l) {
   return false;
 }
 
+/* Streams that only other strategies of the device have seen must stand still, too. */
+static void note_other_streams(struct ladder *l) {
+  gap_stream streams[OTHER_STREAMS];
+  uint32_t count = OTHER_STREAMS;
+  if (!gap__heap_several_strategies(l->s->device)) return;
+  gap__unlock(&l->s->lock); /* theirs must not be taken under ours */
+  bool all = gap__heap_other_streams(l->s->device, GAP__STRATEGY_GAPLESS, streams, &count);
+  gap__lock(&l->s->lock);
+  for (uint32_t i = 0; i < count; i++) {
+    gap_stream stream = gap__stream_normal(streams[i]);
+    gap__gate_note(l->s, stream, stream == GAP__STREAM_PER_THREAD ? GAP__THREAD_NONE : 0);
+  }
+  l->s->gate.incomplete |= !all;
+}
+
+static uint64_t missing_pages(const struct ladder *l, const struct gap__spot *spot, uint32_t block) {
+  const struct gap__block *b = gap__block(l->lane, block);
+  uint64_t missing = 0;
+  for (uint32_t page = gap__page_of(b->off); page < gap__page_up(b->off + b->len); page++)
+    missing += !gap__slot_is_home(l->s, spot->range, page);
+  return missing;
+}
+
+/* The place is chosen first: what lies idle under it must not be given away. */
+static bool convert(struct ladder *l) {
+  struct gap__policy_state *s = l->s;
+  struct gap__spot spot;
+  uint32_t block;
+  if (!gap__converts(s) || l->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(s)) return false;
+  note_other_streams(l);
+  uint64_t soft = gap__soft_limit(s, l->req->bytes);
+  if (!find_spot(l, GAP__PLACE_FEW_MISSING, &spot, &block)) return false;
+  uint64_t hard = gap__hard_limit(s), held = gap__held_pages(s), missing = missing_pages(l, &spot, block);
+  gap__convert(s, held + missing > hard ? held + missing - hard : 0, GAP__STILL_BY_GATE);
+  rung_done(l, GAP__RUNG_convert, false);
+  if (supply(l, &spot, block, soft)) return false;
+  s->rung_count[GAP__RUNG_convert]++;
+  return true;
+}
+
 static bool call_back(struct ladder *l) {
   struct gap__device *device = l->s->device;
   gap__unlock(&l->s->lock); /* the callback frees through the ordinary calls */
@@ -198,7 +240,7 @@ static bool climb(struct ladder *l) {
       l->s->rung_count[GAP__RUNG_wait]++;
       return true;
     }
-  if (drain(l) || borrow(l)) return true;
+  if (drain(l) || convert(l) || borrow(l)) return true;
   if (!call_back(l) || !search(l)) return false;
   l->s->rung_count[GAP__RUNG_callbacks]++;
   return true;
@@ -208,7 +250,13 @@ static struct ladder begin(struct gap__lane *lane, const struct gap__request *re
   struct gap__policy_state *s = lane->owner;
   gap__lock(&s->lock);
   gap__epochs_renumber(s);
-  struct ladder l = {.s = s, .lane = lane, .req = req, .units = req->units, .arena = &lane->arena[arena], .began = gap__dev_now_ns(s->dev)};
+  gap__convert_heal(s);
+  struct ladder l = {.s = s,
+                     .lane = lane,
+                     .req = req,
+                     .units = req->units,
+                     .arena = &lane->arena[arena],
+                     .began = gap__dev_now_ns(s->dev)};
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
   s->trouble = (struct gap__trouble){0};

@@ -144,6 +144,7 @@ struct gap__chunk_rec {
   uint32_t home;     /* mapping */
   uint32_t mappings; /* list of all mappings, home included */
   uint32_t next_loose;
+  bool known; /* others know this very memory (exported, registered): it is never exchanged */
 };
 
 struct gap__mapping {
@@ -254,6 +255,45 @@ struct gap__pool {
   bool shared; /* its idle pages serve everybody */
 };
 
+/* The streams that work may be queued on: those that were given memory, or told to use some, and were not retired.  Guarded by
+ * the device lock: gate.h. */
+struct gap__gate {
+  struct gap__gate_stream {
+    gap_stream stream;
+    uint64_t thread; /* whose it is; 0 unless `stream` is the per-thread default stream */
+  } *streams;        /* room for GAP__GATE_STREAMS; NULL: none was noted */
+  uint32_t count, recent;
+  bool incomplete;          /* one could not be noted */
+  _Atomic uint32_t *words;  /* pinned; [0] opens, [1 + i] is written when stream i arrives; NULL: none yet */
+  uint32_t value, own_value; /* of the last gate; the same of a stream of our own */
+  bool closed;
+};
+
+/* Why memory is not exchanged: GAP__REFUSAL(name). */
+#define GAP__REFUSALS(X) X(gate) X(capture) X(thread) X(peer) X(known) X(pinned) X(room) X(driver)
+enum gap__refusal {
+#define X(name) GAP__REFUSED_##name,
+  GAP__REFUSALS(X)
+#undef X
+      GAP__REFUSAL_COUNT
+};
+
+#define GAP__CONVERT_PAGES 512u /* of the largest chunk: 1 GiB */
+#define GAP__CONVERT_WORDS (GAP__CONVERT_PAGES / 64u)
+
+/* Conversion: convert.h.  Guarded by the device lock. */
+struct gap__conversion {
+  gap_stream stream;        /* our own, for copies; 0: not made yet */
+  struct gap__lane *window; /* in no list; its only arena has the addresses at which new chunks are filled; NULL: not made yet */
+  bool quiet;               /* nobody hears of mappings that are on their way */
+  struct gap__torn {        /* a chunk that could not be mapped again at its home; 0 none */
+    uint32_t chunk, page;
+    uint16_t range;
+    uint64_t idle[GAP__CONVERT_WORDS];
+  } torn;
+  int64_t count, bytes, pages, ns, refused[GAP__REFUSAL_COUNT];
+};
+
 #define GAP__WATCH_NOTES 8u
 struct gap__notes { /* a quarter of an age apart: together they reach back further than it */
   uint32_t count;
@@ -333,6 +373,8 @@ struct gap__policy_state {
   pthread_mutex_t maker_mutex;
   pthread_cond_t maker_wake;
   struct gap__watch watch;
+  struct gap__gate gate;
+  struct gap__conversion convert;
   int64_t thrash;              /* pages that streams took from each other of late: limit.c */
   int64_t thrash_stolen, thrash_allocated; /* totals when it was last reckoned */
   uint64_t driver_limit;       /* pages that could be held when the driver was last asked */

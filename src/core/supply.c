@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "core/chunk.h"
+#include "core/convert.h"
+#include "core/convert_plan.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/place.h"
@@ -26,7 +28,10 @@ struct victim {
 struct gap__scratch {
   struct victim victims[VICTIMS_MAX];
   uint32_t loot[LOOT_MAX]; /* chunks taken from their homes */
+  struct gap__pick picks[GAP__PICKS_MAX];
 };
+
+struct gap__pick *gap__scratch_picks(struct gap__policy_state *s) { return s->scratch->picks; }
 
 int gap__scratch_create(struct gap__policy_state *s) {
   s->scratch = gap__meta_map(sizeof *s->scratch);
@@ -211,15 +216,10 @@ static void put_back(struct gap__policy_state *s, uint32_t first, uint32_t count
     const struct gap__chunk_rec *c = gap__chunk_at(s, s->scratch->loot[i]);
     const struct gap__mapping *home = gap__mapping_at(s, c->home);
     struct gap__range *range = gap__range_at(s, home->range);
-    struct gap__arena *arena = range->arena;
-    uint32_t off = home->page << GAP__PAGE_UNIT_SHIFT;
-    gap__lock(&arena->lane->lock);
-    gap__slab_assure(&arena->lane->blocks, 2);
-    uint32_t hole = gap__block_covering(range, off);
-    gap__block_detach(arena, hole);
-    uint32_t block = gap__block_isolate(arena, hole, off, c->pages << GAP__PAGE_UNIT_SHIFT, GAP__HOLE);
-    gap__block_attach(arena, block ? block : hole, block ? GAP__IDLE : GAP__HOLE);
-    gap__unlock(&arena->lane->lock);
+    struct gap__lane *lane = range->arena->lane;
+    gap__lock(&lane->lock);
+    gap__arena_return(range, home->page, c->pages);
+    gap__unlock(&lane->lock);
   }
 }
 
@@ -387,12 +387,15 @@ static uint64_t give_loose(struct gap__policy_state *s, bool wait) {
 static uint64_t room(uint64_t limit, uint64_t held) { return limit > held ? limit - held : 0; }
 
 /* Pages of a new chunk.  While memory is plenty a large block gets large chunks (they cost no more than small ones), at
- * most a sixteenth of it so that little is trapped when a part of a chunk is idle; at the margin all are single pages. */
+ * most a sixteenth of it so that little is trapped when a part of a chunk is idle; at the margin all are single pages.  Where
+ * conversion frees what is trapped, large ones throughout. */
 static uint32_t grade(const struct gap__supply *q) {
   const struct gap__policy_state *s = q->lane->owner;
   uint32_t block = gap__block(q->lane, q->block)->len >> GAP__PAGE_UNIT_SHIFT;
+  bool pinned = atomic_load_explicit(&q->lane->pinned, memory_order_relaxed);
+  if (pinned && gap__converts(s)) return 1;
   uint32_t most = gap__limit_chunk_pages(s);
-  uint32_t pages = block / GRADE_SHARE;
+  uint32_t pages = gap__convert_undoes(s) ? block : block / GRADE_SHARE;
   return pages < 1 ? 1 : pages < most ? pages : most;
 }
 

@@ -30,6 +30,9 @@ uint64_t gap__trim_idle(struct gap__policy_state *, const gap_pool_id *pool, uin
 /* The same with what was last used in `epoch` or earlier, of all lanes, as far as it can go without waiting. */
 uint64_t gap__trim_old(struct gap__policy_state *, uint64_t keep_pages, uint32_t epoch);
 
+#define GAP__PICKS_MAX 65536u
+struct gap__pick;
+struct gap__pick *gap__scratch_picks(struct gap__policy_state *); /* room for GAP__PICKS_MAX: convert_plan.h */
 int gap__scratch_create(struct gap__policy_state *);
 void gap__scratch_destroy(struct gap__policy_state *);
 

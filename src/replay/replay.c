@@ -109,7 +109,7 @@ static void driver_time(struct gap__dev *dev, uint64_t *calls, uint64_t *caller_
   *calls = *caller_ns = *background_ns = 0;
   for (int i = 0; i < GAP__CALL_COUNT; i++) {
     *calls += dev->counters.calls[i] + dev->counters.background_calls[i];
-    if (i == GAP__CALL_event_wait) continue; /* a stall, counted as such */
+    if (i == GAP__CALL_event_wait || i == GAP__CALL_value_await) continue; /* stalls, counted as such */
     *caller_ns += dev->counters.ns[i];
     *background_ns += dev->counters.background_ns[i];
   }
@@ -169,7 +169,8 @@ static int refuse(struct run *run, const struct gap__hist_event *event) {
  * their blocks may serve again.  The checker hears of it before it hears of the block that was waited for. */
 static int end_waited(struct run *run) {
   const struct gap__dev_counters *counters = &run->dev->counters;
-  uint64_t waits = counters->calls[GAP__CALL_event_wait] + counters->calls[GAP__CALL_segment_free];
+  uint64_t waits = counters->calls[GAP__CALL_event_wait] + counters->calls[GAP__CALL_segment_free] +
+                   counters->calls[GAP__CALL_value_await];
   int rc = 0;
   if (!run->checker || waits == run->waits) return 0;
   run->waits = waits;

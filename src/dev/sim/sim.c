@@ -111,7 +111,7 @@ int gap__sim_create(int ordinal, const struct gap__sim_params *params, struct ga
 void gap__sim_clock_set(struct gap__dev *dev, uint64_t now_ns) {
   struct sim *sim = sim_of(dev);
   gap__lock(&sim->lock);
-  if (now_ns > sim->now_ns) sim->queued = true; /* the program went on: it may have queued work */
+  if (now_ns > sim->now_ns) sim->queued = true, sim->caught_up = false; /* the program went on: it may have queued work */
   move_forward(&sim->now_ns, now_ns);
   gap__unlock(&sim->lock);
 }

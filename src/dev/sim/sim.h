@@ -6,7 +6,8 @@
  * held stream releases the hold for that event: a real program's stream would get there; the wait costs one lag.
  *
  * A gate is reached when all that was queued before it has completed, one lag from now at the earliest; a held stream gets there.
- * Events recorded behind it do not complete before its word says so.
+ * Events recorded behind it do not complete before its word says so.  Once a gate was waited for the device has caught up: what
+ * is queued before the clock is set again has no lag.
  *
  * segment_free waits one lag when work may have been queued since the device was last drained: when an event was recorded,
  * a copy queued, or the clock set or advanced from outside.  A second segment_free right after it does not wait.

@@ -54,6 +54,7 @@ struct sim {
   _Atomic uint64_t now_ns;
   _Atomic uint64_t worker_ns; /* how far the background worker has got */
   bool queued;                /* work may be queued since the device was last drained */
+  bool caught_up;             /* all streams stood before a gate, and the program has not gone on since */
   uint64_t used_bytes;        /* of the card: chunks and segments */
   uint64_t neighbour_bytes;
   struct gap__space space;

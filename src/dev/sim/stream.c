@@ -21,7 +21,7 @@ static uint32_t find_stream(struct sim *sim, gap_stream handle) {
   return 0;
 }
 
-static uint64_t lag_ns(const struct sim *sim) { return sim->params.lag_us * 1000; }
+static uint64_t lag_ns(const struct sim *sim) { return sim->caught_up ? 0 : sim->params.lag_us * 1000; }
 
 /* Work queued now completes one lag later, and never before what was queued earlier. */
 static uint64_t queue_work(struct sim *sim, struct sim_stream *stream, uint64_t ns) {
@@ -215,6 +215,7 @@ int gap__sim_value_await(struct gap__dev *dev, gap_addr word, uint32_t value, ui
   bool known = gap__map_get(&sim->arrivals, word, &arrival);
   int rc = !known ? GAP_EINVAL : arrival > last ? GAP_EAGAIN : 0;
   if (known) gap__sim_wait_until(sim, arrival < last ? arrival : last);
+  if (!rc) sim->caught_up = true;
   if (!rc) __atomic_store_n((uint32_t *)(uintptr_t)word, value, __ATOMIC_RELEASE);
   gap__unlock(&sim->lock);
   return rc;

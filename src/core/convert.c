@@ -1,0 +1,452 @@
+/* Conversion: see convert.h.  For one chunk, in this order:
+ *
+ *   set aside   its idle pages become holes, so that nobody is given them meanwhile
+ *   fill        new chunks for the kept runs are made, mapped in a window of our own, and the runs are copied there
+ *   exchange    the old chunk is unmapped, the new ones are mapped at its addresses, then leave the window
+ *   release     the old chunk goes back to the driver
+ *
+ * A failure before the exchange leaves everything as it was.  One inside it maps the old chunk again, whose bytes nothing has
+ * touched; a driver that will not map it even then leaves its addresses without memory (`torn`) until it does. */
+#include "core/convert.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "core/arena.h"
+#include "core/chunk.h"
+#include "core/convert_plan.h"
+#include "core/events.h"
+#include "core/gate.h"
+#include "core/lane.h"
+#include "core/limit.h"
+#include "core/pending.h"
+#include "core/supply.h"
+#include "core/trouble.h"
+
+enum { RUNS_MAX = GAP__CONVERT_PAGES / 2 + 1, RESTORE_TRIES = 20 };
+#define RESTORE_PAUSE_NS 1000000 /* 1 ms, in all 0.2 s */
+
+struct run {
+  uint32_t from, pages; /* in the old chunk */
+  uint32_t chunk;       /* the new one; 0: not made */
+  uint32_t at;          /* page of the window */
+};
+
+struct job {
+  struct gap__policy_state *s;
+  uint32_t chunk;
+  struct gap__range *range;
+  uint32_t page, pages; /* its home */
+  uint64_t idle[GAP__CONVERT_WORDS];
+  uint32_t idle_count, run_count;
+  struct gap__range *window;
+  struct run runs[RUNS_MAX];
+};
+
+/* ---- the window ---- */
+
+/* A lane that serves nobody: its arena has the addresses of the window, and nothing there is ever in use. */
+static struct gap__lane *window_lane(struct gap__policy_state *s) {
+  if (s->convert.window) return s->convert.window;
+  struct gap__lane *lane = gap__meta_map(sizeof *lane);
+  if (!lane || gap__slab_init(&lane->blocks, sizeof(struct gap__block), UINT16_MAX)) {
+    gap__meta_unmap(lane, sizeof *lane);
+    return NULL;
+  }
+  lane->owner = s;
+  lane->ended = true;
+  lane->plain = GAP__PLAIN_NONE;
+  lane->thread = GAP__THREAD_NONE;
+  lane->epoch = lane->completed = UINT32_MAX;
+  for (uint8_t kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__arena_init(&lane->arena[kind], lane, kind);
+  return s->convert.window = lane;
+}
+
+/* What could not be unmapped the last time goes now. */
+static int clear_window(struct gap__policy_state *s, const struct gap__range *range, uint32_t pages) {
+  int rc = 0;
+  for (uint32_t page = 0; page < pages && range->lent_pages && !rc; page++)
+    if (range->slot[page]) rc = gap__mapping_unmap(s, range->slot[page]);
+  return rc;
+}
+
+/* Addresses for `pages`.  NULL: there are none. */
+static struct gap__range *open_window(struct gap__policy_state *s, uint32_t pages) {
+  struct gap__lane *lane = window_lane(s);
+  if (!lane) return NULL;
+  struct gap__arena *arena =
+      &lane->arena[GAP__ARENA_PLANNED]; /* the kind whose ranges are as long as what is asked for */
+  struct gap__range *range = arena->range_newest ? gap__range_at(s, arena->range_newest) : NULL;
+  if (!range || range->pages < pages) {
+    gap__lock(&lane->lock);
+    int rc = gap__arena_add_range(arena, (uint64_t)pages << GAP__PAGE_UNIT_SHIFT);
+    gap__unlock(&lane->lock);
+    if (rc) return NULL;
+    range = gap__range_at(s, arena->range_newest);
+  }
+  return clear_window(s, range, pages) ? NULL : range;
+}
+
+/* ---- setting aside ---- */
+
+/* Idle pages become holes.  Those that cannot are kept, like all others. */
+static void withdraw(struct job *job) {
+  struct gap__arena *arena = job->range->arena;
+  for (uint32_t from = 0, to; gap__convert_run(job->idle, job->pages, true, &from, &to); from = to) {
+    uint32_t block = gap__block_covering(job->range, (job->page + from) << GAP__PAGE_UNIT_SHIFT);
+    if (gap__arena_withdraw(arena, block, job->page + from, to - from) == 0) continue;
+    for (uint32_t i = from; i < to; i++) job->idle[i / 64] &= ~(1ull << (i % 64));
+    job->idle_count -= to - from;
+  }
+}
+
+static void note_runs(struct job *job) {
+  uint32_t at = 0;
+  for (uint32_t from = 0, to; gap__convert_run(job->idle, job->pages, false, &from, &to); from = to) {
+    job->runs[job->run_count++] = (struct run){.from = from, .pages = to - from, .at = at};
+    at += to - from;
+  }
+}
+
+/* False: nothing of it is idle any more, or nothing is in use. */
+static bool set_aside(struct job *job, struct gap__policy_state *s, uint32_t chunk) {
+  if (gap__convert_refusal(s, chunk) != GAP__REFUSAL_COUNT) return false; /* it is another one by now */
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  const struct gap__mapping *home = gap__mapping_at(s, c->home);
+  job->s = s;
+  job->chunk = chunk;
+  job->range = gap__range_at(s, home->range);
+  job->page = home->page;
+  job->pages = c->pages;
+  job->run_count = 0;
+  struct gap__lane *lane = job->range->arena->lane;
+  gap__lock(&lane->lock);
+  gap__arena_flush(job->range->arena);
+  job->idle_count = gap__convert_idle(s, c, job->idle);
+  bool partly = job->idle_count && job->idle_count < job->pages;
+  if (partly) withdraw(job);
+  gap__unlock(&lane->lock);
+  if (partly) note_runs(job);
+  return partly && job->idle_count;
+}
+
+static void put_back(const struct job *job) {
+  struct gap__lane *lane = job->range->arena->lane;
+  gap__lock(&lane->lock);
+  for (uint32_t from = 0, to; gap__convert_run(job->idle, job->pages, true, &from, &to); from = to)
+    gap__arena_return(job->range, job->page + from, to - from);
+  gap__unlock(&lane->lock);
+}
+
+/* ---- filling ---- */
+
+static gap_addr address_of(const struct gap__range *range, uint32_t page) {
+  return gap__range_addr(range, page << GAP__PAGE_UNIT_SHIFT);
+}
+
+static int make_run(struct job *job, struct run *run) {
+  struct gap__policy_state *s = job->s;
+  uint32_t chunk, mapping;
+  int rc = gap__chunk_create(s, run->pages, &chunk);
+  if (rc) return rc;
+  if ((rc = gap__chunk_map(s, chunk, job->window, run->at, &mapping))) gap__chunk_abandon(s, chunk);
+  else run->chunk = chunk;
+  return rc;
+}
+
+static int await_event(struct gap__policy_state *s) {
+  gap__event event;
+  int rc = gap__event_mark(s, s->convert.stream, &event);
+  if (rc) return rc;
+  rc = gap__dev_event_wait(s->dev, event);
+  gap__event_give(s, event);
+  return rc;
+}
+
+/* Waits for the copies.  After an error nothing writes to the new chunks any more, and the gate is open. */
+static int finish_copies(struct gap__policy_state *s) {
+  int rc = s->gate.closed ? gap__gate_await(s, s->convert.stream) : await_event(s);
+  if (!rc) return 0;
+  gap__trouble_driver(s, GAP__CALL_copy, rc);
+  gap__gate_open(s);
+  if (await_event(s)) gap__lane_drain_device(s);
+  return rc;
+}
+
+static int copy_runs(struct job *job) {
+  struct gap__policy_state *s = job->s;
+  int rc = s->convert.stream ? 0 : gap__dev_stream_create(s->dev, &s->convert.stream);
+  bool queued = false;
+  for (uint32_t i = 0; i < job->run_count && !rc; i++) {
+    const struct run *run = &job->runs[i];
+    rc = gap__dev_copy(s->dev, address_of(job->window, run->at), address_of(job->range, job->page + run->from),
+                       (uint64_t)run->pages << GAP__PAGE_SHIFT, s->convert.stream);
+    if (rc) gap__trouble_driver(s, GAP__CALL_copy, rc);
+    queued |= !rc;
+  }
+  int finished = queued ? finish_copies(s) : 0;
+  return rc ? rc : finished;
+}
+
+/* Its other addresses, all out of use, go first: nothing is left to fail but the release when it is no longer needed. */
+static int unmap_lent(struct gap__policy_state *s, uint32_t chunk) {
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  for (uint32_t next, m = c->mappings; m; m = next) {
+    next = gap__mapping_at(s, m)->next;
+    int rc = m == c->home ? 0 : gap__mapping_unmap(s, m);
+    if (rc) return rc;
+  }
+  return 0;
+}
+
+static int fill(struct job *job) {
+  struct gap__policy_state *s = job->s;
+  uint32_t kept = job->pages - job->idle_count;
+  int rc = unmap_lent(s, job->chunk);
+  if (rc) return rc;
+  if (!(job->window = open_window(s, kept))) return GAP_ENOMEM;
+  for (uint32_t i = 0; i < job->run_count && !rc; i++) rc = make_run(job, &job->runs[i]);
+  if (!rc) rc = gap__chunk_access(s, job->window, 0, kept);
+  return rc ? rc : copy_runs(job);
+}
+
+static void drop_runs(struct job *job) {
+  for (uint32_t i = 0; i < job->run_count; i++)
+    if (job->runs[i].chunk) gap__chunk_abandon(job->s, job->runs[i].chunk);
+}
+
+/* ---- exchanging ---- */
+
+static int map_runs(struct job *job) {
+  struct gap__policy_state *s = job->s;
+  uint32_t mapping;
+  int rc = 0;
+  for (uint32_t i = 0; i < job->run_count && !rc; i++) {
+    const struct run *run = &job->runs[i];
+    rc = gap__chunk_map(s, run->chunk, job->range, job->page + run->from, &mapping);
+    if (!rc) rc = gap__chunk_access(s, job->range, job->page + run->from, run->pages);
+  }
+  return rc;
+}
+
+/* Takes the new chunks away from the old one's addresses. */
+static int unmap_runs(const struct job *job) {
+  int rc = 0;
+  for (uint32_t i = 0; i < job->run_count && !rc; i++) {
+    uint32_t mapping = job->range->slot[job->page + job->runs[i].from];
+    if (mapping && gap__mapping_at(job->s, mapping)->chunk != job->chunk) rc = gap__mapping_unmap(job->s, mapping);
+  }
+  return rc;
+}
+
+static int map_home(struct gap__policy_state *s, uint32_t chunk, struct gap__range *range, uint32_t page) {
+  uint32_t mapping;
+  int rc = gap__chunk_at(s, chunk)->home ? 0 : gap__chunk_map(s, chunk, range, page, &mapping);
+  return rc ? rc : gap__chunk_access(s, range, page, gap__chunk_at(s, chunk)->pages);
+}
+
+/* The driver has failed with the old chunk's addresses unmapped: again and again, for threads stand before the gate. */
+static bool restore(struct job *job) {
+  bool real = !job->s->dev->caps.stepped;
+  for (unsigned tries = 0; tries < RESTORE_TRIES; tries++) {
+    if (unmap_runs(job) == 0 && map_home(job->s, job->chunk, job->range, job->page) == 0) return true;
+    if (real) nanosleep(&(struct timespec){.tv_nsec = RESTORE_PAUSE_NS * (tries + 1)}, NULL);
+  }
+  return false;
+}
+
+/* Nobody is given the idle pages while their addresses are the torn chunk's. */
+static void tear(struct job *job) {
+  struct gap__torn *torn = &job->s->convert.torn;
+  *torn = (struct gap__torn){.chunk = job->chunk, .page = job->page, .range = (uint16_t)(job->range - job->s->ranges)};
+  memcpy(torn->idle, job->idle, sizeof torn->idle);
+  struct gap__arena *arena = job->range->arena;
+  gap__lock(&arena->lane->lock);
+  for (uint32_t from = 0, to; gap__convert_run(job->idle, job->pages, true, &from, &to); from = to) {
+    uint32_t off = (job->page + from) << GAP__PAGE_UNIT_SHIFT, hole = gap__block_covering(job->range, off);
+    gap__slab_assure(&arena->lane->blocks, 2);
+    gap__block_detach(arena, hole);
+    gap__block_isolate(arena, hole, off, (to - from) << GAP__PAGE_UNIT_SHIFT, GAP__HOLE);
+  }
+  gap__unlock(&arena->lane->lock);
+  gap__log(GAP__LOG_ERROR, "device %d: the driver does not map memory again at %#llx, which is in use",
+           job->s->device->ordinal, (unsigned long long)address_of(job->range, job->page));
+}
+
+bool gap__convert_heal(struct gap__policy_state *s) {
+  struct gap__torn *torn = &s->convert.torn;
+  if (!torn->chunk) return true;
+  struct gap__range *range = gap__range_at(s, torn->range);
+  struct gap__arena *arena = range->arena;
+  uint32_t pages = gap__chunk_at(s, torn->chunk)->pages;
+  for (uint32_t page = torn->page; page < torn->page + pages && !gap__chunk_at(s, torn->chunk)->home; page++)
+    if (range->slot[page] && gap__mapping_unmap(s, range->slot[page])) return false;
+  s->convert.quiet = true;
+  int rc = map_home(s, torn->chunk, range, torn->page);
+  s->convert.quiet = false;
+  if (rc) return false;
+  gap__lock(&arena->lane->lock);
+  for (uint32_t from = 0, to; gap__convert_run(torn->idle, pages, true, &from, &to); from = to)
+    gap__block_attach(arena, gap__block_covering(range, (torn->page + from) << GAP__PAGE_UNIT_SHIFT), GAP__IDLE);
+  gap__unlock(&arena->lane->lock);
+  *torn = (struct gap__torn){0};
+  return true;
+}
+
+/* The new chunks are at home there, and leave the window. */
+static void settle(struct job *job) {
+  struct gap__policy_state *s = job->s;
+  for (uint32_t i = 0; i < job->run_count; i++) {
+    const struct run *run = &job->runs[i];
+    gap__chunk_rehome(s, job->range->slot[job->page + run->from]);
+    gap__mapping_unmap(s, job->window->slot[run->at]); /* or it stays there, lent, until the next time */
+  }
+}
+
+/* After an error the old chunk is at home, or torn. */
+static int exchange(struct job *job) {
+  struct gap__policy_state *s = job->s;
+  if (!gap__slab_assure(&s->mappings, job->run_count + 1)) return GAP_ENOMETA;
+  int rc = gap__mapping_unmap(s, gap__chunk_at(s, job->chunk)->home);
+  if (rc) return rc;
+  rc = map_runs(job);
+  if (!rc) settle(job);
+  else if (!restore(job)) tear(job);
+  return rc;
+}
+
+static void report_holes(const struct job *job) {
+  for (uint32_t from = 0, to; gap__convert_run(job->idle, job->pages, true, &from, &to); from = to)
+    gap__events_pages(job->s, job->range, job->page + from, -(int64_t)(to - from));
+}
+
+/* ---- one chunk ---- */
+
+/* Within the hard limit the new chunks need room beside the old one: idle memory makes it. */
+static bool has_room(struct gap__policy_state *s, uint32_t pages) {
+  uint64_t hard = gap__hard_limit(s);
+  if (pages > hard) return false;
+  if (gap__held_pages(s) + pages > hard) gap__trim_idle(s, NULL, hard - pages, false);
+  return gap__held_pages(s) + pages <= hard;
+}
+
+static void count(struct job *job) {
+  struct gap__conversion *convert = &job->s->convert;
+  convert->count++;
+  convert->pages += job->idle_count;
+  convert->bytes += (int64_t)(job->pages - job->idle_count) << GAP__PAGE_SHIFT;
+}
+
+/* 0, or the driver's error; *freed: pages. */
+static int exchange_chunk(struct job *job, uint64_t *freed) {
+  struct gap__policy_state *s = job->s;
+  s->convert.quiet = true;
+  int rc = fill(job);
+  if (!rc) rc = exchange(job);
+  s->convert.quiet = false;
+  if (rc) {
+    drop_runs(job);
+    if (!s->convert.torn.chunk) put_back(job);
+    return rc;
+  }
+  report_holes(job);
+  gap__chunk_abandon(s, job->chunk);
+  count(job);
+  *freed += job->idle_count;
+  return 0;
+}
+
+/* ---- standing still ---- */
+
+/* What streams that were retired have left queued, which no gate holds. */
+static bool settle_retired(struct gap__policy_state *s) {
+  int rc = 0;
+  for (struct gap__lane *lane = s->lanes; lane && !rc; lane = lane->next)
+    if (lane->ended && lane->mark_count) rc = gap__lane_wait(lane, gap__lane_closed(lane));
+  return !rc && gap__use_settle(s);
+}
+
+static void close_epochs(struct gap__policy_state *s) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lane_close_epoch(lane);
+}
+
+static void poll_epochs(struct gap__policy_state *s) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lane_poll(lane);
+}
+
+static bool stand_still(struct gap__policy_state *s, enum gap__stillness how, enum gap__refusal *why) {
+  *why = GAP__REFUSED_peer;
+  if (atomic_load_explicit(&s->device->peered, memory_order_relaxed)) return false;
+  close_epochs(s);
+  *why = GAP__REFUSED_driver;
+  if (how == GAP__STILL_BY_PROMISE) return gap__lane_drain_device(s) == 0;
+  *why = GAP__REFUSED_thread;
+  return settle_retired(s) && gap__gate_close(s, why) == 0;
+}
+
+/* ---- as many as are wanted ---- */
+
+static uint64_t exchange_all(struct gap__policy_state *s, const struct gap__convert_plan *plan, uint64_t want) {
+  uint64_t freed = 0;
+  struct job job = {0};
+  for (uint32_t i = 0; i < plan->count && freed < want; i++) {
+    const struct gap__pick *pick = &plan->picks[i];
+    if (!has_room(s, pick->kept)) {
+      s->convert.refused[GAP__REFUSED_room]++;
+      continue;
+    }
+    if (!set_aside(&job, s, pick->chunk)) continue;
+    if (exchange_chunk(&job, &freed) == 0) continue;
+    s->convert.refused[GAP__REFUSED_driver]++;
+    break;
+  }
+  return freed;
+}
+
+static void count_refused(struct gap__policy_state *s, const struct gap__convert_plan *plan) {
+  for (int i = 0; i < GAP__REFUSAL_COUNT; i++) s->convert.refused[i] += plan->refused[i];
+}
+
+/* Under the gate, or the promise: all that was freed before is out of use now, so that idle chunks may be whole and free. */
+static uint64_t convert_still(struct gap__policy_state *s, uint64_t want) {
+  struct gap__convert_plan plan;
+  poll_epochs(s);
+  gap__pending_poll(s);
+  gap__convert_plan(s, &plan);
+  count_refused(s, &plan);
+  uint64_t short_of = want == UINT64_MAX ? want : want > plan.whole ? want - plan.whole : 0;
+  if (want != UINT64_MAX && short_of > plan.idle) return 0;
+  return exchange_all(s, &plan, short_of);
+}
+
+/* Is there anything to exchange?  Asked before all streams are stopped. */
+static bool is_worth_it(struct gap__policy_state *s, uint64_t want) {
+  struct gap__convert_plan plan;
+  gap__convert_plan(s, &plan);
+  bool enough = plan.count && (want == UINT64_MAX || want <= plan.whole + plan.idle);
+  if (!enough) count_refused(s, &plan);
+  return enough;
+}
+
+uint64_t gap__convert(struct gap__policy_state *s, uint64_t want, enum gap__stillness how) {
+  enum gap__refusal why;
+  uint64_t began = gap__dev_now_ns(s->dev), freed = 0;
+  if (!gap__convert_heal(s) || !is_worth_it(s, want)) return 0;
+  if (stand_still(s, how, &why)) freed = convert_still(s, want);
+  else s->convert.refused[why]++;
+  gap__gate_open(s);
+  s->convert.ns += (int64_t)(gap__dev_now_ns(s->dev) - began);
+  return freed;
+}
+
+/* The window's addresses are given back with all others. */
+void gap__convert_destroy(struct gap__policy_state *s) {
+  gap__gate_destroy(s);
+  if (s->convert.torn.chunk && !gap__chunk_at(s, s->convert.torn.chunk)->mappings)
+    gap__chunk_release(s, s->convert.torn.chunk);
+  if (s->convert.stream) gap__dev_stream_destroy(s->dev, s->convert.stream);
+  if (!s->convert.window) return;
+  gap__slab_destroy(&s->convert.window->blocks);
+  gap__meta_unmap(s->convert.window, sizeof *s->convert.window);
+}

@@ -1,0 +1,38 @@
+/* Conversion: the live part of a partly idle chunk is copied to new chunks, which are mapped at the same addresses; its idle pages
+ * go back to the driver and may serve anybody.
+ *
+ * The allocator does not know who uses a live block, so nothing may run on the device meanwhile: all streams that the heap has
+ * seen are held at a gate (gate.h), or the program says that nothing is launched, and what was is waited for.  Never exchanged:
+ * memory of private pools in use (graphs know its addresses), memory that others know (exported, registered), anything on a
+ * device that another one may reach; what is not made of chunks (contiguous pools, other allocators) is not touched.
+ *
+ * All under the device lock, no lane lock held. */
+#ifndef GAP_CONVERT_H
+#define GAP_CONVERT_H
+
+#include "core/state.h"
+
+enum gap__stillness { GAP__STILL_BY_GATE, GAP__STILL_BY_PROMISE };
+
+/* May requests be served by conversion, so that large chunks do no harm? */
+static inline bool gap__converts(const struct gap__policy_state *s) {
+  const struct gap__device *device = s->device;
+  return gap__device_conf(device)->convert == GAP__CONVERT_GATED && s->dev->caps.gates &&
+         !atomic_load_explicit(&device->peered, memory_order_relaxed);
+}
+
+/* Will what large chunks trap be freed, if not for the request at hand, then at the next safe point?  Then chunk_max is a wish. */
+static inline bool gap__convert_undoes(const struct gap__policy_state *s) {
+  const struct gap__conf *conf = gap__device_conf(s->device);
+  return gap__converts(s) || (conf->convert == GAP__CONVERT_SAFE_POINTS && conf->chunk_max > GAP__PAGE);
+}
+
+/* Exchanges chunks until `want` pages more than what is whole and idle already are free, or UINT64_MAX: all that are partly idle;
+ * nothing when there are not so many.  Returns the pages freed; why it did less is counted.  What memory it takes meanwhile
+ * stays within the hard limit. */
+uint64_t gap__convert(struct gap__policy_state *, uint64_t want, enum gap__stillness);
+/* Tries again to map what a driver that failed has left without memory; after it, is everything in its place? */
+bool gap__convert_heal(struct gap__policy_state *);
+void gap__convert_destroy(struct gap__policy_state *);
+
+#endif
