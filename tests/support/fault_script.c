@@ -287,6 +287,7 @@ static int simple_step(struct play *p, const struct step *step) {
     case STEP_RETIRE: return retire(p, stream);
     case STEP_TRIM: return left(gap__heap_trim(enter(p), 0, pool_of(step->pool), &bytes));
     case STEP_CAP: return left(gap__heap_set_cap(enter(p), 0, step->bytes));
+    case STEP_DEFRAGMENT: return left(gap__heap_defragment(enter(p), 0, &bytes));
     case STEP_TICK: gap__heap_tick(enter(p), 0); return left(0);
     default: wrong("unknown step");
   }
@@ -508,6 +509,7 @@ static unsigned torture_kind(const struct script *script, bool on_host, int kind
   for (uint64_t n = 1 + turn++ % share; n <= count; n += share)
     for (unsigned way = 0; way < 2 * code_count; way++) {
       struct fault_plan plan = {.kind = kind, .nth = n, .code = codes[way / 2], .lasting = way % 2};
+      if (plan.lasting && (script->once >> kind & 1)) continue;
       if (!chosen(script, on_host, &plan)) continue;
       struct play p = {.script = script, .on_host = on_host};
       run_apart(&p, &plan);

@@ -39,7 +39,8 @@ enum step_kind {
   STEP_CAP,  /* `bytes` */
   STEP_CONF, /* `conf` on top of what was said before */
   STEP_HELP, /* the next request that finds nothing makes the program free `slot` */
-  STEP_TICK
+  STEP_TICK,
+  STEP_DEFRAGMENT
 };
 
 struct step {
@@ -86,6 +87,8 @@ struct step {
   { .kind = STEP_CONF, .conf = text }
 #define HELP(at) \
   { .kind = STEP_HELP, .slot = at }
+#define DEFRAGMENT \
+  { .kind = STEP_DEFRAGMENT }
 #define TICK \
   { .kind = STEP_TICK }
 
@@ -97,6 +100,7 @@ struct script {
   uint64_t card_bytes;
   bool open;       /* a request may be refused where the script does not say so */
   uint64_t spared; /* kinds that do not fail: bits 1 << GAP__CALL_..., 1 << FAULT_... */
+  uint64_t once;   /* kinds that fail once, not for good */
   unsigned share;  /* of the calls only each share-th fails, other ones for each kind; 0: all of them */
   /* What a run without a fault must have shown. */
   unsigned rungs; /* bits 1 << GAP__RUNG_... */
