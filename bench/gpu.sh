@@ -121,6 +121,7 @@ part_build() {
   check driver test_program driver tests/gpu/driver.c tests/gpu/kernels.c
   check data test_program data tests/gpu/data.c tests/gpu/kernels.c
   check streams test_program streams tests/gpu/streams.c tests/gpu/kernels.c
+  check convert test_program convert tests/gpu/convert.c tests/gpu/kernels.c
   check command build_command
   check bench build_bench
   check conform build_conform
@@ -184,6 +185,18 @@ part_threads() {
     --largest 400M --json
   check threads-tight timeout $((seconds / 4 + 100)) "$build/data" --seconds $((seconds / 4)) --seed 8 --threads 16 --shared 6 --cap 1G \
     --largest 32M --json
+}
+
+# Memory exchanged under kernels: two threads that launch without pause, then four; CONVERT_SECONDS=600 makes the first ten minutes
+# long (a part should stay below 8: run it alone).  The last one is not held by the gate, and that must show.
+part_convert() {
+  local seconds=${CONVERT_SECONDS:-20}
+  mkdir -p "$out"
+  check convert timeout $((seconds + 60)) "$build/convert" --seconds "$seconds" --seed 1 --json >"$out/convert.json"
+  cat "$out/convert.json"
+  check convert-threads timeout 80 "$build/convert" --seconds 10 --seed 2 --threads 4 --streams 1 --cap 4G --json
+  check convert-points timeout 80 "$build/convert" --seconds 10 --seed 3 --conf convert:gated,chunk_max:128MiB --cap 8G --json
+  check convert-careless timeout 80 "$build/convert" --seconds 10 --seed 4 --careless --json
 }
 
 part_examples() { check examples timeout 240 tests/gpu/examples.sh "$build" cuda; }

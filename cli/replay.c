@@ -273,6 +273,15 @@ static void explain_plan(const gap_replay_result *result) {
   puts(".");
 }
 
+static void explain_conversion(const gap_replay_result *result) {
+  const gap_replay_conversion *conversion = &result->conversion;
+  char chunks[GAP__TEXT_BYTES], copied[GAP__TEXT_BYTES], freed[GAP__TEXT_BYTES];
+  if (!conversion->chunks) return;
+  printf("  %s exchanged %s partly idle chunks: %s copied, %s freed.\n", gap_policy_name(result->policy),
+         gap__text_thousands(conversion->chunks, chunks), gap__text_size(conversion->copied_bytes, copied),
+         gap__text_size(conversion->freed_bytes, freed));
+}
+
 /* What holds for the history, whatever the policy. */
 static void warn(const gap_replay_result *result) {
   char number[GAP__TEXT_BYTES];
@@ -301,6 +310,7 @@ static void print_results(const char *file, const gap_history *history, const ga
   for (int i = 0; i < count; i++) {
     if (!results[i].fitted) explain_failure(&results[i]);
     explain_plan(&results[i]);
+    explain_conversion(&results[i]);
     explain_verdict(&results[i]);
   }
   warn(&results[0]);

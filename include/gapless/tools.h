@@ -113,6 +113,11 @@ typedef struct gap_replay_plan {
   uint64_t found, periods;                   /* times a stream found its place, and came to the end of its part */
 } gap_replay_plan;
 
+typedef struct gap_replay_conversion { /* partly idle chunks that were exchanged */
+  uint64_t chunks, copied_bytes, freed_bytes;
+  uint64_t us; /* in all, with the wait for streams to stand still */
+} gap_replay_conversion;
+
 typedef struct gap_replay_result {
   size_t size;
   enum gap_policy policy;
@@ -143,6 +148,7 @@ typedef struct gap_replay_result {
   uint32_t call_count;
   gap_replay_call call[GAP_CALLS_MAX];
   gap_replay_plan plan;
+  gap_replay_conversion conversion;
   uint64_t trims;         /* empty_cache calls found in the history */
   uint64_t unknown_frees; /* frees of blocks from before the history's start */
   uint64_t events;        /* replayed */

@@ -57,16 +57,16 @@ static void add_memory(struct gap__text *out, const struct gap__stats *s) {
   line(out, "requested", &s->requested_bytes[GAP__KIND_ALL]);
   line(out, "held (reserved)", &s->reserved_bytes[GAP__KIND_ALL]);
   char waste[GAP__TEXT_BYTES];
-  gap__text_add(out, "  waste: %s of what is active was not asked for (rounding%s)\n", gap__text_size((uint64_t)s->waste_bytes, waste),
-                s->class_trays ? " to size classes" : "");
+  gap__text_add(out, "  waste: %s of what is active was not asked for (rounding%s)\n",
+                gap__text_size((uint64_t)s->waste_bytes, waste), s->class_trays ? " to size classes" : "");
 }
 
 static void add_idle(struct gap__text *out, const struct gap__stats *s) {
   char whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES], cap[GAP__TEXT_BYTES],
       reserve[GAP__TEXT_BYTES];
   gap__text_add(out, "  idle: %s could be moved or given back, %s lies on pages in use; %lld idle blocks\n",
-                gap__text_size((uint64_t)s->idle_returnable_bytes, whole), gap__text_size((uint64_t)s->idle_stuck_bytes, stuck),
-                (long long)s->idle_extents);
+                gap__text_size((uint64_t)s->idle_returnable_bytes, whole),
+                gap__text_size((uint64_t)s->idle_stuck_bytes, stuck), (long long)s->idle_extents);
   gap__text_add(out, "  largest request that could be served now: %s; cap: %s; left to others: %s\n",
                 gap__text_size((uint64_t)s->largest_servable_bytes, most),
                 s->cap_bytes ? gap__text_size((uint64_t)s->cap_bytes, cap) : "none",
@@ -79,8 +79,21 @@ static void add_idle(struct gap__text *out, const struct gap__stats *s) {
 static void add_classes(struct gap__text *out, const struct gap__stats *s) {
   char idle[GAP__TEXT_BYTES];
   if (!s->class_trays) return;
-  gap__text_add(out, "  size classes: %lld trays; %s of idle blocks in them serve their class only\n", (long long)s->class_trays,
-                gap__text_size((uint64_t)s->class_idle_bytes, idle));
+  gap__text_add(out, "  size classes: %lld trays; %s of idle blocks in them serve their class only\n",
+                (long long)s->class_trays, gap__text_size((uint64_t)s->class_idle_bytes, idle));
+}
+
+/* Only where memory was exchanged, or could not be. */
+static void add_conversion(struct gap__text *out, const struct gap__stats *s) {
+  char copied[GAP__TEXT_BYTES], freed[GAP__TEXT_BYTES];
+  int64_t refused = s->convert_refused_gate + s->convert_refused_capture + s->convert_refused_thread +
+                    s->convert_refused_peer + s->convert_refused_driver + s->convert_refused_room +
+                    s->convert_refused_known + s->convert_refused_pinned;
+  if (!s->conversions && !refused) return;
+  gap__text_add(out, "  conversion: %lld chunks, %s copied, %s freed, %.3f ms; refused: %lld\n",
+                (long long)s->conversions, gap__text_size((uint64_t)s->bytes_copied, copied),
+                gap__text_size((uint64_t)s->pages_converted << GAP__PAGE_SHIFT, freed), (double)s->convert_us / 1e3,
+                (long long)refused);
 }
 
 /* Only where a plan is followed. */
@@ -89,11 +102,14 @@ static void add_plan(struct gap__text *out, const struct gap__stats *s) {
   int64_t bytes = s->plan_placed_bytes + s->plan_unexpected_bytes + s->plan_taken_bytes + s->plan_unbacked_bytes;
   char placed[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES];
   if (!s->plan_requests) return;
-  gap__text_add(out, "  plan: %lld of %lld requests placed as planned (%s of %s); not expected: %lld, place in use: %lld, no pages: %lld\n",
+  gap__text_add(out,
+                "  plan: %lld of %lld requests placed as planned (%s of %s); not expected: %lld, place in use: %lld, "
+                "no pages: %lld\n",
                 (long long)s->plan_placed, (long long)requests, gap__text_size((uint64_t)s->plan_placed_bytes, placed),
                 gap__text_size((uint64_t)bytes, all), (long long)s->plan_unexpected, (long long)s->plan_taken,
                 (long long)s->plan_unbacked);
-  gap__text_add(out, "  plan: found %lld times, %lld periods ended\n", (long long)s->plan_found, (long long)s->plan_periods);
+  gap__text_add(out, "  plan: found %lld times, %lld periods ended\n", (long long)s->plan_found,
+                (long long)s->plan_periods);
 }
 
 /* Only where it has asked, or was. */
@@ -156,6 +172,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   add_memory(out, &s);
   add_idle(out, &s);
   add_classes(out, &s);
+  add_conversion(out, &s);
   add_plan(out, &s);
   add_neighbours(out, &s);
   add_usage(out, heap, device);

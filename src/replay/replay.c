@@ -516,6 +516,13 @@ static void report_plan(const struct gap__stats *stats, gap_replay_plan *plan) {
                             .periods = (uint64_t)stats->plan_periods};
 }
 
+static void report_conversion(const struct gap__stats *stats, gap_replay_conversion *conversion) {
+  *conversion = (gap_replay_conversion){.chunks = (uint64_t)stats->conversions,
+                                        .copied_bytes = (uint64_t)stats->bytes_copied,
+                                        .freed_bytes = (uint64_t)stats->pages_converted << GAP__PAGE_SHIFT,
+                                        .us = (uint64_t)stats->convert_us};
+}
+
 static int report(struct run *run) {
   struct gap__stats stats = {0};
   report_driver(run);
@@ -526,6 +533,7 @@ static int report(struct run *run) {
   run->result->events = run->index;
   report_stats(&stats, run->result);
   report_plan(&stats, &run->result->plan);
+  report_conversion(&stats, &run->result->conversion);
   return 0;
 }
 

@@ -106,6 +106,17 @@ static void put_plan(json_t *object, const gap_replay_plan *plan) {
   json_object_set_new(object, "plan", part);
 }
 
+/* Only where something was exchanged. */
+static void put_conversion(json_t *object, const gap_replay_conversion *conversion) {
+  if (!conversion->chunks) return;
+  json_t *part = json_object();
+  put_count(part, "chunks", conversion->chunks);
+  put_count(part, "copied_bytes", conversion->copied_bytes);
+  put_count(part, "freed_bytes", conversion->freed_bytes);
+  put_count(part, "us", conversion->us);
+  json_object_set_new(object, "conversion", part);
+}
+
 static void put_verification(json_t *object, const gap_replay_result *result) {
   if (result->verdict == GAP_VERDICT_NONE) return;
   bool agrees = result->verdict == GAP_VERDICT_AGREES;
@@ -142,6 +153,7 @@ char *gap_replay_json(const char *file, const gap_replay_result *result) {
   put_time(object, result);
   put_growth(object, result);
   put_plan(object, &result->plan);
+  put_conversion(object, &result->conversion);
   put_rest(object, result);
   put_verification(object, result);
   char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));

@@ -83,6 +83,31 @@ def test_blocks(heap):
     assert heap.usage(0).live_bytes == 0 and heap.trim(0) > 0 and heap.usage(0).held_bytes == 0
 
 
+def test_defragment_keeps_addresses_and_bytes():
+    with gapless.Heap("host", conf="convert:safe_points,chunk_max:32MiB,page_maker:False", device_bytes=256 * MIB) as heap:
+        whole = heap.alloc(32 * MIB)
+        heap.free(whole)
+        address = heap.alloc(3 * MIB)
+        assert address == whole
+        ctypes.memset(address, 0x5A, 3 * MIB)
+        held = heap.usage(0).held_bytes
+        heap.keep_memory(address)
+        assert heap.defragment() == 0 and heap.stat("convert_refused_known") == 1
+        heap.free(address)
+        heap.trim()
+        heap.free(heap.alloc(32 * MIB))
+        address = heap.alloc(3 * MIB)
+        ctypes.memset(address, 0x5A, 3 * MIB)
+        assert heap.defragment() == 28 * MIB and heap.usage(0).held_bytes == held - 28 * MIB
+        assert ctypes.string_at(address, 3 * MIB) == b"\x5a" * (3 * MIB) and heap.stat("conversions") == 1
+        heap.free(address)
+        heap.configure("convert:off")
+        with pytest.raises(gapless.Error) as raised:
+            heap.defragment()
+        assert raised.value.code == -10
+    assert gapless.defragment() == 0
+
+
 def test_host_memory_holds_bytes():
     with gapless.Heap("host", device_bytes=64 * MIB) as heap:
         address = heap.alloc(MIB)
