@@ -201,8 +201,9 @@ static int add_block(struct gap__recording_device *device, struct gap__hist_segm
   return 0;
 }
 
-/* The blocks in a segment, and idle ones between; what does not fit is passed over.  *next goes on behind it. */
-static int fill_segment(const struct ending *ending, struct gap__hist_segment *segment, const struct piece *blocks,
+/* The blocks in a segment, and idle ones between.  *next goes on behind it.  A block that lies in no memory that was seen to come is of a
+ * history that begins late: then the rest of the memory is not known either. */
+static int fill_segment(struct ending *ending, struct gap__hist_segment *segment, const struct piece *blocks,
                         size_t count, size_t *next) {
   struct gap__recording_device *device = ending->device;
   uint64_t at = segment->addr, end = segment->addr + segment->total_size;
@@ -211,7 +212,9 @@ static int fill_segment(const struct ending *ending, struct gap__hist_segment *s
   for (; !rc && *next < count && blocks[*next].addr < end; ++*next) {
     const struct piece *block = &blocks[*next];
     const struct gap__hist_event *event = event_at(ending, block->event);
-    if (block->addr < at || block->bytes == 0 || block->bytes > end - block->addr) continue;
+    if (block->bytes == 0) continue;
+    ending->gives_up |= block->addr < at || block->bytes > end - block->addr;
+    if (ending->gives_up) break;
     if (block->addr > at)
       rc = add_block(device, segment, (struct gap__hist_block){.addr = at, .size = block->addr - at});
     if (!rc)
@@ -233,8 +236,9 @@ static int build(struct ending *ending) {
   size_t pieces = ending->pages.count + ending->allocations.count, next = 0;
   int rc = memory && blocks ? 0 : GAP_ENOMETA;
   for (size_t i = 0; !rc && i < pieces; i++) rc = add_memory(ending, &memory[i]);
-  for (uint32_t i = 0; !rc && i < device->segments.count; i++)
+  for (uint32_t i = 0; !rc && !ending->gives_up && i < device->segments.count; i++)
     rc = fill_segment(ending, &device->segments.at[i], blocks, ending->blocks.count, &next);
+  ending->gives_up |= next < ending->blocks.count;
   free(memory);
   free(blocks);
   return rc;
