@@ -3,7 +3,7 @@
 #
 # Such a machine may have little installed, so nothing but a C compiler is needed: no CMake, and libraries that are missing are
 # taken from .carry (bench/gpu.sh --part carry fills it, on the machine that has them).  A part is a function part_NAME; each takes
-# less than 8 minutes (threads: as long as --seconds says) and ends with a line "NAME: N passed, N failed, N skipped".  Without --part: build abi driver conform data.
+# less than 8 minutes (threads: as long as --seconds says) and ends with a line "NAME: N passed, N failed, N skipped".  Without --part: build abi driver streams life conform data.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -122,6 +122,7 @@ part_build() {
   check data test_program data tests/gpu/data.c tests/gpu/kernels.c
   check streams test_program streams tests/gpu/streams.c tests/gpu/kernels.c
   check convert test_program convert tests/gpu/convert.c tests/gpu/kernels.c
+  check life test_program life tests/gpu/life.c tests/gpu/kernels.c
   check command build_command
   check bench build_bench
   check conform build_conform
@@ -154,6 +155,9 @@ part_machine() {
 part_abi() { check abi "$build/abi"; }
 
 part_streams() { check streams timeout 60 "$build/streams"; }
+
+# Exit, fork and signals of a process that uses the card.
+part_life() { check life timeout 200 "$build/life"; }
 
 part_driver() { check driver timeout 120 "$build/driver"; }
 
@@ -288,7 +292,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=(build abi driver streams conform data)
+[ ${#parts[@]} -gt 0 ] || parts=(build abi driver streams life conform data)
 for part in "${parts[@]}"; do
   declare -F "part_$part" >/dev/null || { echo "no part '$part'; --list names them" >&2 && exit 2; }
 done
