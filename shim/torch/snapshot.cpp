@@ -22,6 +22,10 @@ SegmentInfo make_segment(const Collector &to, const gap_block &block) {
   segment.stream = reinterpret_cast<StreamField>(static_cast<uintptr_t>(block.stream));
   segment.is_expandable = to.mapped;
   segment.owner_private_pool_id = {block.pool.first, block.pool.second};
+#if GAP_TORCH_AT_LEAST(11)
+  // Ranks that run the same program register their buffers with NCCL in the same order.
+  segment.registration_counter = static_cast<int32_t>(to.segments->size());
+#endif
   return segment;
 }
 
