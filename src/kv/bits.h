@@ -48,6 +48,24 @@ static inline void kv_bits_remove(struct kv_bits *set, uint32_t i) {
     if (set->level[k][i >> 6] &= ~(1ull << (i & 63))) return;
 }
 
+/* The same for some of one word, the `word`-th: at least one, none of which, or all of which, are there. */
+static inline void kv_bits_add_word(struct kv_bits *set, uint32_t word, uint64_t members) {
+  uint64_t was = set->level[0][word];
+  set->level[0][word] = was | members;
+  set->count += (uint32_t)__builtin_popcountll(members);
+  if (word < set->low) set->low = word;
+  for (int k = 1; !was && k < KV_BITS_LEVELS; k++, word >>= 6) {
+    was = set->level[k][word >> 6];
+    set->level[k][word >> 6] |= 1ull << (word & 63);
+  }
+}
+static inline void kv_bits_remove_word(struct kv_bits *set, uint32_t word, uint64_t members) {
+  uint64_t left = set->level[0][word] &= ~members;
+  set->count -= (uint32_t)__builtin_popcountll(members);
+  for (int k = 1; !left && k < KV_BITS_LEVELS; k++, word >>= 6)
+    left = set->level[k][word >> 6] &= ~(1ull << (word & 63));
+}
+
 /* KV_NONE when empty. */
 static inline uint32_t kv_bits_first(struct kv_bits *set) {
   uint64_t word = set->level[0][set->low];

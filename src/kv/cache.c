@@ -32,7 +32,7 @@ static int open_memory(struct gap_kv *kv) {
   if (!rc) rc = gap__kv_pages_init(kv);
   if (!rc) rc = gap__kv_pages_ensure_slow(kv, 1);
   if (rc) return rc;
-  kv->pages[kv_page_take(kv)] = (struct kv_page){.state = KV_BARE, .refs = 1}; /* the null page */
+  kv->state[kv_page_take(kv)] = KV_BARE; /* the null page */
   return 0;
 }
 

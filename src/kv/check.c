@@ -58,20 +58,20 @@ static int check_page(struct checker *c, uint32_t i, bool has_memory) {
   const struct gap_kv *kv = c->kv;
   const struct kv_page *p = &kv->pages[i];
   bool free = kv_bits_has(&kv->free, i);
-  if (free != (has_memory && p->state == KV_FREE))
-    return BROKEN(c, "KV page %u: state %d, in the set of free ones: %d", i, p->state, free);
-  if (!has_memory && p->state != KV_FREE) return BROKEN(c, "KV page %u has no memory", i);
-  if (p->state == KV_BARE) return 0;
-  if (p->state != KV_FREE && p->refs != c->refs[i])
+  if (free != (has_memory && kv->state[i] == KV_FREE))
+    return BROKEN(c, "KV page %u: state %d, in the set of free ones: %d", i, kv->state[i], free);
+  if (!has_memory && kv->state[i] != KV_FREE) return BROKEN(c, "KV page %u has no memory", i);
+  if (kv->state[i] == KV_BARE) return 0;
+  if (kv->state[i] != KV_FREE && p->refs != c->refs[i])
     return BROKEN(c, "KV page %u: %u uses are counted, %u found", i, p->refs, c->refs[i]);
-  if (p->state == KV_FREE && c->refs[i]) return BROKEN(c, "KV page %u is free and in use", i);
-  if ((p->state == KV_USED) != (c->refs[i] > 0))
-    return BROKEN(c, "KV page %u: state %d with %u uses", i, p->state, c->refs[i]);
-  if (p->state == KV_FREE) return 0;
-  if (p->state == KV_CACHED && !p->node) return BROKEN(c, "KV page %u is cached without a name", i);
+  if (kv->state[i] == KV_FREE && c->refs[i]) return BROKEN(c, "KV page %u is free and in use", i);
+  if ((kv->state[i] == KV_USED) != (c->refs[i] > 0))
+    return BROKEN(c, "KV page %u: state %d with %u uses", i, kv->state[i], c->refs[i]);
+  if (kv->state[i] == KV_FREE) return 0;
+  if (kv->state[i] == KV_CACHED && !p->node) return BROKEN(c, "KV page %u is cached without a name", i);
   if (p->node && kv_node_pages(kv, p->node)[p->group] != i)
     return BROKEN(c, "KV page %u: its node %u has another", i, p->node);
-  bool listed = p->state == KV_CACHED && !kv_node_at(kv, p->node)->pins;
+  bool listed = kv->state[i] == KV_CACHED && !kv_node_at(kv, p->node)->pins;
   return p->listed == listed ? 0 : BROKEN(c, "KV page %u: listed %d", i, p->listed);
 }
 
@@ -84,9 +84,9 @@ static int check_pages(struct checker *c) {
     for (uint32_t i = slab * size; i < (slab + 1) * size; i++) {
       int rc = check_page(c, i, has_memory);
       if (rc) return rc;
-      used += kv->pages[i].state != KV_FREE;
-      cached += kv->pages[i].state == KV_CACHED;
-      free += has_memory && kv->pages[i].state == KV_FREE;
+      used += kv->state[i] != KV_FREE;
+      cached += kv->state[i] == KV_CACHED;
+      free += has_memory && kv->state[i] == KV_FREE;
     }
     if (used != kv->slab_used[slab])
       return BROKEN(c, "slab %u: %u KV pages are counted, %u found", slab, kv->slab_used[slab], used);

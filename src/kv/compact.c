@@ -51,7 +51,7 @@ static void fix_slabs(struct move *m) {
   struct gap_kv *kv = m->kv;
   m->plan[0] = SLAB_FIXED; /* the null page */
   for (uint32_t i = 0; kv->bare_pages && i < kv->page_count; i++)
-    if (kv->pages[i].state == KV_BARE) m->plan[i >> kv->slab_shift] = SLAB_FIXED;
+    if (kv->state[i] == KV_BARE) m->plan[i >> kv->slab_shift] = SLAB_FIXED;
   for (uint32_t i = 0; i < kv->leaving_count; i++)
     for (uint32_t n = 0; n < kv->leaving[i].count; n++) m->plan[kv->leaving[i].pages[n] >> kv->slab_shift] = SLAB_FIXED;
 }
@@ -124,7 +124,7 @@ static void plan_pages(struct move *m, uint32_t slabs_going) {
   for (uint32_t i = 0; i < slabs_going; i++) { /* cached ones */
     uint32_t first = m->order[i] << kv->slab_shift;
     for (uint32_t page = first; page < first + (1u << kv->slab_shift); page++)
-      if (kv->pages[page].state != KV_FREE) move_page(m, page);
+      if (kv->state[page] != KV_FREE) move_page(m, page);
   }
 }
 

@@ -11,7 +11,8 @@ enum { SPARE_SHARE = 256 };
 int gap__kv_pages_init(struct gap_kv *kv) {
   kv->pages = gap__meta_map((kv->page_count + (size_t)KV_LEVELS) * sizeof *kv->pages);
   kv->slab_used = gap__meta_map(kv->slab_count * sizeof *kv->slab_used);
-  if (!kv->pages || !kv->slab_used || gap__kv_bits_init(&kv->free, kv->page_count) ||
+  kv->state = gap__meta_map(kv->page_count);
+  if (!kv->pages || !kv->state || !kv->slab_used || gap__kv_bits_init(&kv->free, kv->page_count) ||
       gap__kv_bits_init(&kv->spare, kv->slab_count) || gap__kv_bits_init(&kv->bare_memory, kv->slab_count))
     return GAP_ENOMETA;
   for (uint32_t i = kv->page_count; i < kv->page_count + KV_LEVELS; i++) kv->pages[i].prev = kv->pages[i].next = i;
@@ -23,6 +24,7 @@ void gap__kv_pages_free(struct gap_kv *kv) {
   for (uint32_t slab = 0; kv->bare_memory.level[0] && slab < kv->slab_count; slab++)
     if (!kv_bits_has(&kv->bare_memory, slab)) gap__heap_free(kv->heap, kv->region.base + slab * kv->slab_bytes);
   gap__meta_unmap(kv->pages, (kv->page_count + (size_t)KV_LEVELS) * sizeof *kv->pages);
+  gap__meta_unmap(kv->state, kv->page_count);
   gap__meta_unmap(kv->slab_used, kv->slab_count * sizeof *kv->slab_used);
   gap__kv_bits_free(&kv->free);
   gap__kv_bits_free(&kv->spare);
@@ -62,13 +64,20 @@ uint32_t gap__kv_slabs_release(struct gap_kv *kv, uint32_t most) {
   return done;
 }
 
-/* Empty slabs that are kept: taking one from the heap costs a thousand times what taking a KV page costs. */
+void gap__kv_slab_wanted(struct gap_kv *kv, uint32_t slab) {
+  kv_bits_remove(&kv->spare, slab);
+  if (kv->spare.count < kv->spare_least) kv->spare_least = kv->spare.count;
+}
+
+/* A few are kept in any case: taking one from the heap costs a hundred times what taking a KV page costs. */
 void gap__kv_settle_slow(struct gap_kv *kv) {
   uint32_t share = (kv->slab_count - kv->bare_memory.count) / SPARE_SHARE,
-           least = (uint32_t)(SPARE_BYTES / kv->slab_bytes);
-  uint32_t kept = share > least ? share : least;
-  if (kept < 1) kept = 1;
-  if (kv->spare.count > kept) gap__kv_slabs_release(kv, kv->spare.count - kept);
+           few = (uint32_t)(SPARE_BYTES / kv->slab_bytes),
+           kept = share > few ? share
+                  : few       ? few
+                              : 1;
+  if (kv->spare_least > kept) gap__kv_slabs_release(kv, kv->spare_least - kept);
+  kv->spare_least = kv->spare.count;
 }
 
 int gap__kv_pages_ensure_slow(struct gap_kv *kv, uint32_t need) {
@@ -81,6 +90,36 @@ int gap__kv_pages_ensure_slow(struct gap_kv *kv, uint32_t need) {
   gap__kv_expire(kv);
   while (kv->free.count < need) gap__kv_evict_one(kv);
   return 0;
+}
+
+/* ---- many at once ---- */
+
+/* Those of one word lie in one slab, or, where slabs are small, each is looked at. */
+static void use_slabs(struct gap_kv *kv, uint32_t word, uint64_t members, int by) {
+  uint32_t step = kv->slab_shift < 6 ? 1u << kv->slab_shift : 64;
+  for (uint32_t at = 0; at < 64; at += step) {
+    uint64_t here = step == 64 ? members : members >> at & ((1ull << step) - 1);
+    if (!here) continue;
+    uint32_t slab = (word * 64 + at) >> kv->slab_shift, count = (uint32_t)__builtin_popcountll(here);
+    if (by > 0 && kv->slab_used[slab] == 0) gap__kv_slab_wanted(kv, slab);
+    kv->slab_used[slab] += by > 0 ? count : -count;
+    if (by < 0 && kv->slab_used[slab] == 0) kv_bits_add(&kv->spare, slab);
+  }
+}
+
+void gap__kv_pages_take(struct gap_kv *kv, uint32_t count, uint32_t *out) {
+  while (count) {
+    uint32_t word = kv_bits_first(&kv->free) >> 6;
+    uint64_t left = kv->free.level[0][word], there = left;
+    for (; count && left; count--, left &= left - 1) *out++ = word * 64 + (uint32_t)__builtin_ctzll(left);
+    kv_bits_remove_word(&kv->free, word, there ^ left);
+    use_slabs(kv, word, there ^ left, 1);
+  }
+}
+
+void gap__kv_pages_give_word(struct gap_kv *kv, uint32_t word, uint64_t members) {
+  kv_bits_add_word(&kv->free, word, members);
+  use_slabs(kv, word, members, -1);
 }
 
 /* ---- cached ones ---- */
@@ -108,7 +147,7 @@ void gap__kv_list_remove(struct gap_kv *kv, uint32_t page) {
 
 void gap__kv_page_revive(struct gap_kv *kv, uint32_t page) {
   if (kv->pages[page].listed) gap__kv_list_remove(kv, page);
-  kv->pages[page].state = KV_USED;
+  kv->state[page] = KV_USED;
   kv->cached--;
 }
 
@@ -119,7 +158,7 @@ void gap__kv_page_rest(struct gap_kv *kv, uint32_t page) {
     return;
   }
   const struct kv_node *node = kv_node_at(kv, p->node);
-  p->state = KV_CACHED;
+  kv->state[page] = KV_CACHED;
   kv->cached++;
   if (!node->pins) gap__kv_list_add(kv, page, node->level, false);
 }
@@ -127,6 +166,7 @@ void gap__kv_page_rest(struct gap_kv *kv, uint32_t page) {
 void gap__kv_page_move(struct gap_kv *kv, uint32_t from, uint32_t to) {
   struct kv_page *f = &kv->pages[from], *t = &kv->pages[to];
   *t = *f;
+  kv->state[to] = kv->state[from];
   if (t->listed) kv->pages[t->prev].next = kv->pages[t->next].prev = to;
   if (t->node) kv_node_pages(kv, t->node)[t->group] = to;
   f->node = 0;

@@ -18,33 +18,38 @@ static inline int kv_pages_ensure(struct gap_kv *kv, uint32_t need) {
 
 /* Gives up to `most` empty slabs back; how many. */
 uint32_t gap__kv_slabs_release(struct gap_kv *, uint32_t most);
-/* At the end of a call, since what was made free in it must stay so: gives back what it left empty, but for a few. */
+/* At the end of a call: now and then gives back the slabs that have stayed empty since it last did. */
 void gap__kv_settle_slow(struct gap_kv *);
 static inline void kv_settle(struct gap_kv *kv) {
-  if (__builtin_expect(kv->spare.count > 1, 0)) gap__kv_settle_slow(kv);
+  if (__builtin_expect((++kv->calls & 255) == 0, 0)) gap__kv_settle_slow(kv);
 }
+void gap__kv_slab_wanted(struct gap_kv *, uint32_t slab); /* it was empty */
 
 /* A free KV page, of which there must be one; its state is the caller's to set. */
 static inline uint32_t kv_page_take(struct gap_kv *kv) {
   uint32_t page = kv_bits_first(&kv->free), slab = page >> kv->slab_shift;
   kv_bits_remove(&kv->free, page);
-  if (kv->slab_used[slab]++ == 0) kv_bits_remove(&kv->spare, slab);
+  if (kv->slab_used[slab]++ == 0) gap__kv_slab_wanted(kv, slab);
   return page;
 }
 
 static inline void kv_page_give(struct gap_kv *kv, uint32_t page) {
   uint32_t slab = page >> kv->slab_shift;
-  kv->pages[page].state = KV_FREE;
+  kv->state[page] = KV_FREE;
   kv_bits_add(&kv->free, page);
   if (--kv->slab_used[slab] == 0) kv_bits_add(&kv->spare, slab);
 }
+
+/* Many at once, of which there must be so many: a word of the set at a time. */
+void gap__kv_pages_take(struct gap_kv *, uint32_t count, uint32_t *out);
+void gap__kv_pages_give_word(struct gap_kv *, uint32_t word, uint64_t members);
 
 static inline uint32_t kv_page_take_for(struct gap_kv *kv, uint32_t group) {
   uint32_t page = kv_page_take(kv);
   struct kv_page *p = &kv->pages[page];
   p->refs = 1;
   p->node = 0;
-  p->state = KV_USED;
+  kv->state[page] = KV_USED;
   p->group = (uint8_t)group;
   return page;
 }

@@ -81,7 +81,7 @@ static void pin(struct gap_kv *kv, uint32_t index, bool on) {
   kv->pinned += on ? 1 : -1u;
   for (uint32_t g = 0; g < kv->options.group_count; g++) {
     uint32_t page = kv_node_pages(kv, index)[g];
-    if (!page || kv->pages[page].state != KV_CACHED) continue;
+    if (!page || kv->state[page] != KV_CACHED) continue;
     if (on) gap__kv_list_remove(kv, page);
     else gap__kv_list_add(kv, page, node->level, false);
   }

@@ -79,6 +79,7 @@ static void choose_slabs(struct gap_kv *kv) {
     kv->slab_shift = shift_for(kv->part_bytes * kv->layers);
   kv->slab_bytes = (kv->part_bytes * kv->layers) << kv->slab_shift;
   kv->id_slab = kv->slab_shift ? kv->layers << kv->slab_shift : 1; /* a slab of one: numbers need no gaps */
+  kv->id_slab_inverse = UINT64_MAX / kv->id_slab + 1;              /* of 1: not used */
 }
 
 static int count_slabs(struct gap_kv *kv) {

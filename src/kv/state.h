@@ -33,7 +33,6 @@ struct kv_page {
   uint32_t refs;
   uint32_t node;       /* 0: none */
   uint32_t prev, next; /* cached and not pinned: neighbours in the list of its level, least recently used first */
-  uint8_t state;       /* enum kv_page_state */
   uint8_t group;
   uint8_t level; /* of the list it is in */
   bool listed;
@@ -105,16 +104,19 @@ struct gap_kv {
   uint32_t token_shift, slab_shift, slab_count, page_count;
   uint64_t part_bytes; /* of a KV page in one layer, K and V */
   uint64_t slab_bytes;
-  uint32_t id_slab; /* numbers that a slab spans; numbers inside one are neighbours */
+  uint32_t id_slab;         /* numbers that a slab spans; numbers inside one are neighbours */
+  uint64_t id_slab_inverse; /* 2^64 / id_slab, rounded up: exact for quotients of 32-bit numbers */
   uint32_t rows, columns;
   /* KV pages */
+  uint8_t *state;                          /* enum kv_page_state, apart: bare KV pages need nothing else */
   struct kv_page *pages;                   /* page_count, then one a level: the list's ends */
   struct kv_bits free, spare, bare_memory; /* KV pages; slabs: empty ones with memory, ones without */
   uint32_t *slab_used;
-  uint32_t cached_listed; /* that may be evicted */
-  uint32_t leaving_pages; /* entries of those that are leaving */
-  uint32_t bare_pages;    /* without the null page */
-  uint32_t cached;        /* listed or pinned */
+  uint32_t calls, spare_least; /* the fewest empty slabs since slabs were last given back */
+  uint32_t cached_listed;      /* that may be evicted */
+  uint32_t leaving_pages;      /* entries of those that are leaving */
+  uint32_t bare_pages;         /* without the null page */
+  uint32_t cached;             /* listed or pinned */
   /* sequences */
   struct gap__slab seqs;
   uint32_t batch;
