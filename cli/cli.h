@@ -16,7 +16,7 @@ struct command {
 };
 
 extern const struct command command_replay, command_explain, command_plan, command_tune, command_diff, command_check,
-    command_convert, command_demo, command_conf, command_info;
+    command_convert, command_kv, command_demo, command_conf, command_info;
 
 /* How this program was called: argv[0] of main. */
 extern const char *program_path;

@@ -24,7 +24,8 @@ ALLOWED = {
     "explain": {"base", "record", "dev", "conf", "core", "trace", "replay"},
     "tune": {"base", "record", "dev", "conf", "core", "trace", "replay"},
     "compare": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain"},
-    "toolsapi": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api"},
+    "serving": {"base", "record", "trace"},
+    "toolsapi": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "serving", "api"},
     "cli": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api", "toolsapi"},
 }
 LIBRARY = {"base", "record", "dev", "conf", "core", "kv", "api"}

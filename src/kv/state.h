@@ -63,7 +63,8 @@ struct kv_seq {
   uint32_t node;    /* of its full KV pages; 0: its tokens are not known */
   uint32_t node_pages;
   uint32_t pending;
-  uint32_t batch; /* the last one that named it */
+  uint32_t batch;   /* the last one that named it */
+  uint32_t dropped; /* columns that it had when it was preempted without a copy: it comes back for no fewer */
   bool live, leaving, swapped;
   bool opaque; /* tokens beyond the node's were not told */
   uint64_t tenant, session, age;

@@ -57,7 +57,9 @@ static gap_kv_request *request_of(struct step *step, const struct turn *turn) { 
 
 static void preempt(struct step *step, struct turn *turn) {
   struct gap_kv *kv = step->kv;
-  if (gap__kv_swap_out(kv, turn->seq)) gap__kv_truncate(kv, turn->seq, 0);
+  struct kv_seq *s = kv_seq_at(kv, turn->seq);
+  uint32_t columns = s->columns;
+  if (gap__kv_swap_out(kv, turn->seq) && gap__kv_truncate(kv, turn->seq, 0) == 0) s->dropped = columns;
   request_of(step, turn)->outcome = GAP_KV_PREEMPTED;
   kv->stats.preempted++;
 }
@@ -102,9 +104,11 @@ static int enter(struct step *step, struct turn *turn) {
       (uint64_t)(columns - s->columns) * groups + (s->swapped ? gap__kv_swap_need(kv, turn->seq) + groups : 0);
   uint64_t most = kv->page_count - 1 - kv->bare_pages;
   if (need > most) need = most; /* it shares, or has the cache for itself */
-  uint64_t spare = step->granted * (uint64_t)groups;
+  uint64_t whole = s->dropped > columns ? s->dropped - columns : 0; /* it will want them again */
+  uint64_t spare = (step->granted + whole) * (uint64_t)groups;
   if (step->held_up || step->shut) return 0;
   step->shut = true;
+  if (need + spare > most) spare = most - need;
   if (need + spare > (uint64_t)kv_free_pages(kv) + kv->cached_listed) return 0;
   int rc = kv_pages_ensure(kv, (uint32_t)need);
   if (!rc && s->swapped) rc = gap__kv_swap_in(kv, turn->seq);

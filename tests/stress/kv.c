@@ -145,7 +145,8 @@ static void retain(struct world *w, uint32_t i) {
 }
 
 static void operate(struct world *w) {
-  uint32_t i = dice(w, SEQS), other = dice(w, SEQS), kind = dice(w, 100);
+  uint32_t i = dice(w, SEQS), other = 0, kind = dice(w, 100);
+  while (other + 1 < SEQS && w->seq[other].seq) other++;
   if (kind < 3) compact(w);
   else if (kind < 6) bare(w);
   else if (kind < 7) gap_kv_forget(w->kv);
