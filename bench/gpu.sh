@@ -244,7 +244,7 @@ part_cupy() {
   mkdir -p "$out"
   python3 -c 'import cupy' 2>/dev/null || { echo "no CuPy" && skipped=$((skipped + 1)) && return; }
   check wheel install_wheel || return
-  check cupy timeout 120 python3 bench/gpu/cupy_pools.py >"$out/cupy.jsonl"
+  GAP_COMMIT=$(commit) check cupy timeout 120 python3 bench/gpu/cupy_pools.py >"$out/cupy.jsonl"
   cat "$out/cupy.jsonl"
 }
 

@@ -9,8 +9,10 @@ JSON lines go to standard output, as those of the programs beside this one.  77:
 """
 import json
 import math
+import os
 import random
 import statistics
+import subprocess
 import sys
 import time
 
@@ -49,6 +51,12 @@ def subjects():
         Subject("CuPy's pool over cudaMallocAsync", pool_async.malloc, PAIRS, pool_async.total_bytes, pool_async.free_all_blocks),
         Subject("cudaMalloc", plain, 20, None, lambda: None),
     )
+
+
+def commit():
+    """Of the tree, or what GAP_COMMIT says where there is no history."""
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return os.environ.get("GAP_COMMIT") or done.stdout.strip() or "unknown"
 
 
 def tell(**line):
@@ -95,7 +103,7 @@ def churn(subject, seed):
 
 def main():
     everyone = subjects()
-    tell(device=cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), cupy=cupy.__version__, gapless=gapless.__version__)
+    tell(device=cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), cupy=cupy.__version__, gapless=gapless.__version__, commit=commit())
     keep = [[subject.malloc(3 << 20) for _ in range(8)] for subject in everyone[:3]]
     for size in SIZES:
         found = {subject.name: [] for subject in everyone}

@@ -1,9 +1,11 @@
 """CuPy and Numba over the default heap, with the parts of both that are touched; the heap is on host memory."""
 
 import contextlib
+import ctypes
 import gc
 import sys
 import types
+import weakref
 
 import gapless
 import pytest
@@ -45,6 +47,69 @@ def cupy(monkeypatch):
     made.get_default_memory_pool = lambda: types.SimpleNamespace(malloc="cupy's own")
     monkeypatch.setitem(sys.modules, "cupy", made)
     return made
+
+
+class CFunctionAllocator:
+    """CuPy's, through the addresses that it is given."""
+
+    def __init__(self, param, malloc, free, owner):
+        self.param, self.owner = param, owner
+        self.alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(malloc)
+        self.free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(free)
+        self.calls = 0
+
+    def malloc(self, size):
+        self.calls += 1
+        made = Memory(self.alloc(self.param, size, 0) or 0, size, self, 0)
+        if made.ptr:
+            weakref.finalize(made, self.free, self.param, made.ptr, 0)
+        return made
+
+
+@pytest.fixture
+def cupy_in_c(cupy, monkeypatch):
+    """A CuPy that shows its C function for the current stream."""
+    stream = ctypes.CFUNCTYPE(ctypes.c_ssize_t)(lambda: cupy.stream)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    name = ctypes.create_string_buffer(b"intptr_t (void)")
+    capsule = new(ctypes.cast(stream, ctypes.c_void_p), ctypes.addressof(name), None)
+    module = types.ModuleType("cupy_backends.cuda.stream")
+    module.__pyx_capi__ = {"get_current_stream_ptr": capsule}
+    parents = types.ModuleType("cupy_backends"), types.ModuleType("cupy_backends.cuda")
+    parents[1].stream = module
+    for made in (*parents, module):
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+    cupy.cuda.CFunctionAllocator = CFunctionAllocator
+    cupy.kept = stream, name
+    return cupy
+
+
+def test_cupy_without_python_on_the_way(heap, cupy_in_c):
+    import gapless.cupy
+
+    gapless.cupy.enable()
+    (malloc,) = cupy_in_c.allocators
+    array = malloc(3 * MIB)
+    assert isinstance(array.owner, CFunctionAllocator) and array.owner.calls == 1
+    assert heap.find(array.ptr)[1].bytes == 3 * MIB and heap.find(array.ptr)[1].stream == 0
+    assert malloc(0).ptr == 0
+    with heap.pool(tag="mine"):
+        other = malloc(MIB)
+    assert heap.find(other.ptr)[1].pool == (0, 0)
+    with pytest.raises(MemoryError, match="no memory for"):
+        malloc(1 << 40)
+    del array, other
+
+
+def test_cupy_in_c_asks_for_the_stream(heap, cupy_in_c):
+    import gapless.cupy
+
+    gapless.cupy.enable()
+    cupy_in_c.stream = 0x40
+    array = gapless.cupy.malloc(MIB)
+    assert heap.find(array.ptr)[1].stream == 0x40
+    del array
 
 
 def test_cupy(heap, cupy):
