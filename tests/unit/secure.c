@@ -3,12 +3,11 @@
 #include <sys/auxv.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/api_try.h"
+#include "support/child.h"
 
-enum { FOLLOWED = 1, IGNORED = 2, NOT_SECURE = 3, NOBODY = 65534 };
+enum { FOLLOWED = 41, IGNORED, NOT_SECURE, NOBODY = 65534 };
 
 /* What the copy does. */
 static int look(void) {
