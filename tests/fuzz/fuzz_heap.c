@@ -225,6 +225,14 @@ static void run_out(struct play *p) {
   gap__sim_clock_advance(p->dev, 1000000000);
 }
 
+/* On a card that is full to the last byte memory stays when nothing but a drained device can tell that it is out of use: to drain it
+ * takes an allocation. */
+static bool may_stay(struct play *p) {
+  uint64_t free_bytes = 0, total_bytes = 0;
+  FUZZ_CHECK(gap__dev_mem_info(p->dev, &free_bytes, &total_bytes) == 0);
+  return free_bytes == 0;
+}
+
 /* Everything is freed and released: nothing may stay. */
 static void finish(struct play *p) {
   uint64_t bytes;
@@ -240,8 +248,10 @@ static void finish(struct play *p) {
   struct gap__stats stats;
   FUZZ_CHECK(gap__heap_stats(p->heap, 0, &stats) == 0);
   FUZZ_CHECK(stats.active_bytes[0].current == 0 && stats.requested_bytes[0].current == 0);
+  if (p->real) FUZZ_CHECK(gap__host_faults(p->dev) == 0);
+  if (stats.reserved_bytes[0].current && may_stay(p)) return;
   FUZZ_CHECK(stats.reserved_bytes[0].current == 0);
-  if (p->real) FUZZ_CHECK(gap__host_faults(p->dev) == 0 && gap__host_chunk_bytes(p->dev) == 0);
+  if (p->real) FUZZ_CHECK(gap__host_chunk_bytes(p->dev) == 0);
   else FUZZ_CHECK(gap__sim_chunk_bytes(p->dev) == 0);
 }
 
