@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/client.h"
@@ -29,7 +27,7 @@ static struct {
   pthread_t thread;
   int folder, listener, wake; /* wake: an eventfd that ends the thread */
   char name[NAME_BYTES];
-  struct stat socket;    /* that is ours: another process may have taken the name (a number that came again) */
+  struct stat socket;    /* that is ours */
   struct gap__lock lock; /* after `life`, before every lock of a heap; held during a walk.  Guards: */
   gap_heap *heaps[HEAPS_MAX];
   int count;
@@ -37,29 +35,16 @@ static struct {
 
 /* ---- one question ---- */
 
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits for the other side.  False: the time is over, or the door is being closed. */
 static bool wait_for(int fd, short events, int64_t until_ms) {
   struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = door.wake, .events = POLLIN}};
-  int64_t left = until_ms - now_ms();
+  int64_t left = until_ms - gap__door_now_ms();
   int ready = left > 0 ? poll(fds, 2, (int)left) : 0;
   return (ready > 0 && !fds[1].revents) || (ready < 0 && errno == EINTR);
 }
 
-static bool may_ask(int fd) {
-  struct ucred who;
-  socklen_t bytes = sizeof who;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes)) return false;
-  return who.uid == geteuid() || who.uid == 0;
-}
-
 static bool read_line(int fd, char line[GAP__DOOR_LINE_MOST + 1]) {
-  int64_t until = now_ms() + ASK_MS;
+  int64_t until = gap__door_now_ms() + ASK_MS;
   size_t length = 0;
   while (length < GAP__DOOR_LINE_MOST && wait_for(fd, POLLIN, until)) {
     ssize_t got = recv(fd, line + length, GAP__DOOR_LINE_MOST - length, 0);
@@ -72,7 +57,7 @@ static bool read_line(int fd, char line[GAP__DOOR_LINE_MOST + 1]) {
 }
 
 static void send_all(int fd, const char *bytes, size_t count) {
-  int64_t until = now_ms() + ANSWER_MS;
+  int64_t until = gap__door_now_ms() + ANSWER_MS;
   while (count && wait_for(fd, POLLOUT, until)) {
     ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) return;
@@ -92,7 +77,7 @@ static int write_answer(const char *line, struct gap__text *answer) {
 static void answer(int fd) {
   char line[GAP__DOOR_LINE_MOST + 1];
   struct gap__text text = {0};
-  if (!may_ask(fd) || !read_line(fd, line)) return;
+  if (!gap__door_knows(fd) || !read_line(fd, line)) return;
   int rc = write_answer(line, &text);
   if (rc) {
     gap__text_clear(&text);
@@ -140,20 +125,13 @@ static int start_thread(void) { return gap__worker_start(&door.thread, serve_mai
 
 /* ---- the door ---- */
 
-/* Nobody answers there: its process was killed. */
+/* Nobody answers there: its process was killed.  One of another container may have a number that is nobody's here: it does
+ * answer. */
 static bool is_stale(int folder, const char *name) {
-  struct sockaddr_un address;
   char *end;
   long process = strtol(name, &end, 10);
   if (*end || process <= 0 || kill((pid_t)process, 0) == 0 || errno != ESRCH) return false;
-  if (!gap__door_is_socket(folder, name, geteuid())) return false;
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
-  gap__door_address(folder, name, &address);
-  /* A process of another container may have a number that is nobody's here: it does answer. */
-  bool refused = connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 && errno == ECONNREFUSED;
-  close(fd);
-  return refused;
+  return gap__door_is_deaf(folder, name, SOCK_STREAM);
 }
 
 static void sweep(int folder) {
@@ -163,34 +141,6 @@ static void sweep(int folder) {
     if (is_stale(folder, entry->d_name)) unlinkat(folder, entry->d_name, 0);
   if (list) closedir(list);
   else if (copy >= 0) close(copy);
-}
-
-static int open_folder(void) {
-  char paths[GAP__DOOR_FOLDERS][GAP__DOOR_PATH_BYTES];
-  int folder = GAP_EIO;
-  gap__door_folders(geteuid(), paths);
-  paths[1][0] = '\0'; /* for those who ask: who answers knows the variable, or has no such folder */
-  for (int i = 0; folder < 0 && i < GAP__DOOR_FOLDERS; i++)
-    if (paths[i][0]) folder = gap__door_open_folder(paths[i], geteuid(), true);
-  return folder;
-}
-
-/* It gets its name when it listens, so that one that does not answer is stale. */
-static int listen_at(int folder, const char *name) {
-  char unfinished[NAME_BYTES + 1];
-  struct sockaddr_un address;
-  snprintf(unfinished, sizeof unfinished, ".%s", name);
-  unlinkat(folder, unfinished, 0);
-  gap__door_address(folder, unfinished, &address);
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  bool ready = fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
-               fchmodat(folder, unfinished, S_IRUSR | S_IWUSR, 0) == 0 && listen(fd, BACKLOG) == 0 &&
-               fstatat(folder, unfinished, &door.socket, AT_SYMLINK_NOFOLLOW) == 0 &&
-               renameat(folder, unfinished, folder, name) == 0;
-  if (ready) return fd;
-  unlinkat(folder, unfinished, 0);
-  if (fd >= 0) close(fd);
-  return GAP_EIO;
 }
 
 static void close_fd(int *fd) {
@@ -205,21 +155,16 @@ static void close_all(void) {
   door.is_open = false;
 }
 
-/* The name is taken away, if it is still ours. */
-static void remove_name(void) {
-  struct stat about;
-  if (fstatat(door.folder, door.name, &about, AT_SYMLINK_NOFOLLOW) == 0 && about.st_ino == door.socket.st_ino &&
-      about.st_dev == door.socket.st_dev)
-    unlinkat(door.folder, door.name, 0);
-}
+static void remove_name(void) { gap__door_remove(door.folder, door.name, &door.socket); }
 
 static int open_door(void) {
   snprintf(door.name, sizeof door.name, "%ld", (long)getpid());
-  door.folder = open_folder();
+  door.folder = gap__door_open_own_folder();
   if (door.folder < 0) return door.folder;
   sweep(door.folder);
   door.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  door.listener = door.wake >= 0 ? listen_at(door.folder, door.name) : GAP_EIO;
+  door.listener =
+      door.wake >= 0 ? gap__door_listen(door.folder, door.name, SOCK_STREAM, BACKLOG, &door.socket) : GAP_EIO;
   int rc = door.listener < 0 ? GAP_EIO : start_thread();
   if (rc && door.listener >= 0) remove_name();
   if (rc) close_all();

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "api/door.h"
@@ -33,12 +32,6 @@ static int fail(const struct asker *asker, int code, const char *format, ...) {
   vsnprintf(asker->message, asker->bytes, format, args);
   va_end(args);
   return code;
-}
-
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* ---- the process ---- */
@@ -97,7 +90,7 @@ static int nobody(const struct asker *asker) {
 
 static bool wait_for(const struct asker *asker, int fd, short events) {
   struct pollfd wanted = {.fd = fd, .events = events};
-  int64_t left = asker->until_ms - now_ms();
+  int64_t left = asker->until_ms - gap__door_now_ms();
   int ready = left > 0 ? poll(&wanted, 1, (int)left) : 0;
   return ready > 0 || (ready < 0 && errno == EINTR);
 }
@@ -116,7 +109,7 @@ static int call(const struct asker *asker, int folder, const char *name, int *ou
   int rc = 0;
   while (!rc && connect(fd, (const struct sockaddr *)&address, sizeof address) < 0) {
     if (errno != EAGAIN) rc = errno == ECONNREFUSED ? nobody(asker) : fail(asker, GAP_EIO, "%s", strerror(errno));
-    else if (now_ms() >= asker->until_ms) rc = no_answer(asker);
+    else if (gap__door_now_ms() >= asker->until_ms) rc = no_answer(asker);
     else (void)poll(NULL, 0, PAUSE_MS);
   }
   if (rc) close(fd);
@@ -154,7 +147,7 @@ static int receive_all(struct asker *asker, int fd, struct gap__text *reply) {
     if (got < 0) continue;
     gap__text_add_bytes(reply, piece, (size_t)got);
     if (reply->failed || reply->length > ANSWER_BYTES_MOST) return fail(asker, GAP_ENOMETA, "its answer is too long");
-    asker->until_ms = now_ms() + ANSWER_MS;
+    asker->until_ms = gap__door_now_ms() + ANSWER_MS;
   }
   return no_answer(asker);
 }
@@ -192,7 +185,8 @@ static int find_folder(const struct asker *asker, const char *name) {
 }
 
 int gap__ask_state(pid_t process, struct gap__text *reply, char *message, size_t bytes) {
-  struct asker asker = {.process = process, .until_ms = now_ms() + ANSWER_MS, .message = message, .bytes = bytes};
+  struct asker asker = {
+      .process = process, .until_ms = gap__door_now_ms() + ANSWER_MS, .message = message, .bytes = bytes};
   char name[32];
   int fd = -1, rc = find_process(&asker);
   if (rc) return rc;
