@@ -123,6 +123,7 @@ part_build() {
   check streams test_program streams tests/gpu/streams.c tests/gpu/kernels.c
   check convert test_program convert tests/gpu/convert.c tests/gpu/kernels.c
   check life test_program life tests/gpu/life.c tests/gpu/kernels.c
+  check neighbours test_program neighbours tests/gpu/neighbours.c tests/gpu/kernels.c
   check command build_command
   check bench build_bench
   check conform build_conform
@@ -158,6 +159,9 @@ part_streams() { check streams timeout 60 "$build/streams"; }
 
 # Exit, fork and signals of a process that uses the card.
 part_life() { check life timeout 200 "$build/life"; }
+
+# Two processes on one card; a third takes what they do not need.
+part_neighbours() { check neighbours timeout 240 "$build/neighbours"; }
 
 part_driver() { check driver timeout 120 "$build/driver"; }
 

@@ -98,7 +98,7 @@ typedef enum gap_backend {
 
 enum {
   GAP_HEAP_NO_ENVIRONMENT = 1, /* ignore PYTORCH_CUDA_ALLOC_CONF, GAPLESS_CONF and the like */
-  GAP_HEAP_NO_THREAD = 2       /* start no thread: no pages ahead of need, nothing given back without a call, no answer to `gapless explain PID` */
+  GAP_HEAP_NO_THREAD = 2       /* start no thread: no pages ahead of need, nothing given back without a call, no neighbours, no answer to `gapless explain PID` */
 };
 
 typedef struct gap_heap_options {
@@ -136,7 +136,8 @@ GAP_API int gap_device_count(gap_heap *heap);
 /* ---- Blocks ---- */
 
 /* Allocates `bytes` on `device` in order of `stream`.  0 bytes give address 0, which may be freed.
- * GAP_ENOMEM: out of memory after every rung of the reclaim ladder and the out-of-memory callback; gap_explain says why.
+ * GAP_ENOMEM: out of memory after every rung of the reclaim ladder, other gapless processes on the card (docs/neighbours.md) and the
+ * out-of-memory callback; gap_explain says why.
  * GAP_ETOOBIG: 2^60 bytes or more.  GAP_EINVAL: no such device.  GAP_ENOTSUP, GAP_EDEVICE: the device cannot be opened, or the
  * driver fails.  GAP_ENOMETA, GAP_EFORKED.
  * On failure *out is 0 and nothing has changed.  Makes no driver call when idle memory of the stream fits. */

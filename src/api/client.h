@@ -7,6 +7,7 @@
 #include "core/heap.h"
 
 struct gap__client {
+  gap_heap *heap; /* set before a device is opened */
   gap_heap_options options;
   struct gap__lock lock; /* the first rank of all: guards what follows */
   struct gap__conf_set *conf;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/client.h"
+#include "api/neighbours.h"
 #include "api/serve.h"
 #include "base/log.h"
 
@@ -75,8 +76,10 @@ int gap_configure(gap_heap *heap, const char *conf) {
   gap__lock(&client->lock);
   int rc = configure(heap, client, conf);
   gap__unlock(&client->lock);
-  if (!rc) gap__serve_update(heap);
-  return rc;
+  if (rc) return rc;
+  gap__serve_update(heap);
+  gap__neighbours_update(heap);
+  return 0;
 }
 
 int gap_conf_value(gap_heap *heap, const char *key, char *text, size_t bytes) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/client.h"
+#include "api/neighbours.h"
 #include "api/ring.h"
 #include "api/serve.h"
 #include "api/trace.h"
@@ -29,9 +30,18 @@ static enum gap__maker maker_of(const gap_heap_options *o) {
   return o->flags & GAP_HEAP_NO_THREAD || o->backend == GAP_BACKEND_SIM ? GAP__MAKER_OFF : GAP__MAKER_THREAD;
 }
 
+static void opened(void *arg, int ordinal) {
+  (void)ordinal;
+  gap__neighbours_update(((struct gap__client *)arg)->heap);
+}
+
 static int create(struct gap__client *client, gap_heap **out) {
-  struct gap__heap_params params = {
-      .maker = maker_of(&client->options), .open = gap__backend_open, .client = client, .client_free = client_free};
+  struct gap__heap_params params = {.maker = maker_of(&client->options),
+                                    .open = gap__backend_open,
+                                    .opened = opened,
+                                    .ask = gap__neighbours_ask,
+                                    .client = client,
+                                    .client_free = client_free};
   int rc = gap__backend_count(&client->options, &params.dev_count);
   if (!rc) rc = gap__client_conf_begin(client);
   if (rc) {
@@ -43,6 +53,7 @@ static int create(struct gap__client *client, gap_heap **out) {
   client->options.conf = NULL; /* the caller's text */
   rc = gap__heap_create(&params, out);
   if (rc) return rc;
+  client->heap = *out;
   gap__trace_begin(*out);
   gap__ring_begin(*out);
   gap__serve_update(*out);
@@ -60,6 +71,7 @@ int gap_heap_create(const gap_heap_options *options, gap_heap **out) {
 void gap_heap_destroy(gap_heap *heap) {
   if (heap) {
     gap__serve_leave(heap);
+    gap__neighbours_leave(heap);
     gap__trace_end(heap);
     gap__ring_end(heap);
   }

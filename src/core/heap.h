@@ -72,15 +72,20 @@ struct gap__given {
   uint64_t in_ms;         /* when it could be given, if it is not used again */
   uint64_t held;          /* all that it holds */
 };
-/* What came of asking the neighbours on a card. */
+/* What came of asking the neighbours on a card; a request may ask several times. */
 struct gap__asked {
-  uint64_t got;               /* bytes that the driver has more than before */
-  int64_t neighbours, silent; /* asked, or known to be silent; of these, without an answer */
+  uint64_t welcome; /* bytes beyond those asked for that would be used soon: a program that grows asks seldom */
+  uint64_t got;     /* bytes that came free on the card this time */
+  bool hope;                  /* more may come: ask again */
+  int64_t neighbours, silent; /* how many there are, and of these without an answer */
+  int64_t missed;             /* waited for in vain */
   uint64_t held, kept;        /* sums of what they said */
+  int rounds;                 /* earlier times */
+  int64_t due_ms;             /* the client's own, from time to time */
 };
-/* Asks the neighbours on the card of a device for `bytes`, and waits for as long as there is hope.  Called in the requesting
+/* Asks the neighbours on the card of a device for `bytes` once, and waits a little where there is hope.  Called in the requesting
  * thread, without locks. */
-typedef void gap__ask_fn(void *client, int ordinal, uint64_t bytes, struct gap__asked *out);
+typedef void gap__ask_fn(void *client, int ordinal, uint64_t bytes, struct gap__asked *);
 
 struct gap__heap_params {
   /* One a device, the heap's from here on, also when it cannot be made; NULL: `open` opens them when they are wanted. */

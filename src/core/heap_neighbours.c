@@ -30,19 +30,22 @@ int gap__heap_give(gap_heap *heap, int device, uint64_t bytes, struct gap__given
 
 /* ---- asking ---- */
 
-bool gap__neighbour_ask(struct gap__device *dev, uint64_t bytes) {
-  struct gap__hood *hood = &dev->hood;
-  struct gap__asked said = {0};
-  if (!dev->heap->ask || !atomic_load(&hood->lends)) return false;
-  dev->heap->ask(dev->heap->client, dev->ordinal, bytes, &said);
-  atomic_store(&hood->known, said.neighbours);
-  atomic_store(&hood->unheard, said.silent);
-  atomic_store(&hood->held_bytes, (int64_t)said.held);
-  atomic_store(&hood->kept_bytes, (int64_t)said.kept);
-  if (said.neighbours) atomic_fetch_add(&hood->asks, 1);
-  atomic_fetch_add(&hood->got_bytes, (int64_t)said.got);
-  atomic_fetch_add(&hood->silent, said.silent);
-  return said.got > 0;
+static void note(struct gap__hood *hood, const struct gap__asked *said) {
+  atomic_store(&hood->known, said->neighbours);
+  atomic_store(&hood->unheard, said->silent);
+  atomic_store(&hood->held_bytes, (int64_t)said->held);
+  atomic_store(&hood->kept_bytes, (int64_t)said->kept);
+  atomic_fetch_add(&hood->asks, said->neighbours && !said->rounds);
+  atomic_fetch_add(&hood->got_bytes, (int64_t)said->got);
+  atomic_fetch_add(&hood->silent, said->missed);
+}
+
+bool gap__neighbour_ask(struct gap__device *dev, uint64_t bytes, struct gap__asked *said) {
+  if (!dev->heap->ask || !atomic_load(&dev->hood.lends)) return false;
+  dev->heap->ask(dev->heap->client, dev->ordinal, bytes, said);
+  note(&dev->hood, said);
+  said->rounds++;
+  return said->got || said->hope;
 }
 
 void gap__neighbour_forget(struct gap__device *dev) { atomic_store(&dev->hood.known, 0); }

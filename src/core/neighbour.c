@@ -29,11 +29,11 @@ static uint64_t give_some(struct gap__policy_state *s, uint64_t pages, uint64_t 
 /* What is idle and stays, and when it could go if nobody used it; what could have gone already is held by something else. */
 static void tell(struct gap__policy_state *s, uint64_t now_ns, struct gap__given *out) {
   uint64_t wait_ns = gap__watch_lends_in_ns(s, now_ns);
-  struct gap__idle idle = gap__idle_figures(s);
+  uint64_t kept = gap__idle_figures(s).returnable_bytes + (s->loose_pages << GAP__PAGE_SHIFT);
   out->held += gap__held_pages(s) << GAP__PAGE_SHIFT;
-  if (!wait_ns) return;
-  out->kept += idle.returnable_bytes + (s->loose_pages << GAP__PAGE_SHIFT);
-  if (out->in_ms < wait_ns / MS) out->in_ms = wait_ns / MS;
+  if (!wait_ns || !kept) return;
+  out->kept += kept;
+  if (out->in_ms < wait_ns / MS + 1) out->in_ms = wait_ns / MS + 1;
 }
 
 void gap__neighbour_give(struct gap__policy_state *s, uint64_t bytes, struct gap__given *out) {

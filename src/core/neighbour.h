@@ -13,9 +13,10 @@
  * Takes the device lock.  Adds to *out. */
 void gap__neighbour_give(struct gap__policy_state *, uint64_t bytes, struct gap__given *out);
 
-/* The side that asks, without locks: true, the driver has more free than before.  Takes as long as the client lets it. */
-bool gap__neighbour_ask(struct gap__device *, uint64_t bytes);
-/* A request is at an end: what was heard of the neighbours is no longer of interest. */
+/* The side that asks, without locks, for one request: begin with *asked zeroed.  True: the driver has more free than before, or may have soon;
+ * look, and ask again. */
+bool gap__neighbour_ask(struct gap__device *, uint64_t bytes, struct gap__asked *);
+/* Another request: what was heard of the neighbours is no longer of interest. */
 void gap__neighbour_forget(struct gap__device *);
 /* A sentence, with a blank before it, on what they said of the last request; "" when nobody was asked. */
 void gap__neighbour_words(struct gap__device *, char *text, size_t bytes);

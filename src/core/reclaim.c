@@ -22,8 +22,12 @@
 #include "core/tray.h"
 #include "core/trouble.h"
 
-enum { NEIGHBOUR_ROUNDS = 4 }; /* others may be faster to take what a neighbour gave */
 enum { OTHER_STREAMS = 256 };
+enum {
+  LOSSES_MAX = 8,     /* of what neighbours gave, to others, until a request fails */
+  WELCOME_SHARE = 4,  /* of what is held: so much more is asked of neighbours than a request needs, */
+  WELCOME_PAGES = 256 /* at most 512 MiB: given in some ten milliseconds */
+};
 
 struct ladder {
   struct gap__policy_state *s;
@@ -149,24 +153,28 @@ static bool drain(struct ladder *l) {
   return true;
 }
 
-/* Own idle pages serve first; what is short of the rest is asked for.  Once more for all of it where that was not enough: idle
- * pages may be of no use here. */
-static bool ask_neighbours(struct ladder *l, bool again) {
+/* Own idle pages serve first; what is lacking of the rest is asked for.  All of it the next time: idle pages may be of no use
+ * here. */
+static bool ask_neighbours(struct ladder *l, struct gap__asked *asked) {
   struct gap__policy_state *s = l->s;
   uint64_t pages = gap__page_up(l->units), idle = gap__idle_figures(s).returnable_bytes >> GAP__PAGE_SHIFT;
-  uint64_t lacking = gap__limit_short(s, again || idle >= pages ? pages : pages - idle);
+  uint64_t lacking = gap__limit_short(s, asked->rounds || idle >= pages ? pages : pages - idle);
   if (!lacking) return false;
-  gap__unlock(&s->lock);
-  bool freed = gap__neighbour_ask(s->device, lacking << GAP__PAGE_SHIFT);
+  uint64_t soon = gap__held_pages(s) / WELCOME_SHARE;
+  asked->welcome = (soon < WELCOME_PAGES ? soon : WELCOME_PAGES) << GAP__PAGE_SHIFT;
+  gap__unlock(&s->lock); /* others go on, and what they free serves too */
+  bool goes_on = gap__neighbour_ask(s->device, lacking << GAP__PAGE_SHIFT, asked);
   gap__lock(&s->lock);
   gap__limit_ask_again(s);
   rung_done(l, GAP__RUNG_neighbours, false);
-  return freed;
+  return goes_on;
 }
 
+/* Others may be faster to take what a neighbour gave: then it is asked again, but not for ever. */
 static bool borrow(struct ladder *l) {
+  struct gap__asked asked = {0};
   gap__neighbour_forget(l->s->device);
-  for (int asked = 0; asked < NEIGHBOUR_ROUNDS && ask_neighbours(l, asked > 0); asked++)
+  for (int lost = 0; lost < LOSSES_MAX && ask_neighbours(l, &asked); lost += !asked.hope)
     if (search(l)) {
       l->s->rung_count[GAP__RUNG_neighbours]++;
       return true;

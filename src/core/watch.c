@@ -158,8 +158,9 @@ void gap__watch_see_use(struct gap__policy_state *s, uint64_t now_ns) {
   s->watch.uses = uses;
 }
 
-/* Notes lie a quarter of the age apart, and are made at looks. */
+/* Notes lie a quarter of the age apart, and are made at looks.  The page maker's are out of reach while it is at work. */
 uint64_t gap__watch_lends_in_ns(const struct gap__policy_state *s, uint64_t now_ns) {
-  uint64_t age = lend_age_ns(s), at_ns = s->watch.used_ns + age + age / 4 + 2 * look_after_ns(s);
+  uint64_t age = lend_age_ns(s), look = look_after_ns(s), at_ns = s->watch.used_ns + age + age / 4 + 2 * look;
+  if (atomic_load(&s->ahead) && at_ns < s->ahead_until_ns + look) at_ns = s->ahead_until_ns + look;
   return at_ns > now_ns ? at_ns - now_ns : 0;
 }
