@@ -101,14 +101,16 @@ static int map_table(struct gap__card *card, uint64_t total_bytes) {
   return fits ? 0 : GAP_EFORMAT;
 }
 
+/* What one that was killed has left behind is taken away before its place is locked: who looks without a lock must not count it. */
 static int become_holder(struct gap__card *card) {
-  for (unsigned i = 0; i < HOLDERS_MAX; i++) {
-    if (!lock_byte(card->fd, HOLDER_LOCK + (off_t)i, F_WRLCK, false)) continue;
-    card->holder = i;
-    atomic_store(&card->table->held[i], 0); /* of one that was killed */
-    return 0;
-  }
-  return GAP_ELIMIT;
+  unsigned i = 0;
+  card->holder = HOLDERS_MAX;
+  while (i < HOLDERS_MAX && holds(card, i)) i++;
+  if (i == HOLDERS_MAX) return GAP_ELIMIT;
+  atomic_store(&card->table->held[i], 0);
+  if (!lock_byte(card->fd, HOLDER_LOCK + (off_t)i, F_WRLCK, false)) return GAP_EIO;
+  card->holder = i;
+  return 0;
 }
 
 static int open_locked(struct gap__card *card, uint64_t total_bytes) {
