@@ -196,6 +196,39 @@ uint32_t gap__pending_poll(struct gap__policy_state *s) {
   return completed;
 }
 
+/* Takes the entry out; those before it move up. */
+static void pending_remove(struct gap__policy_state *s, uint32_t at) {
+  for (; at; at--) *pending_at(s, at) = *pending_at(s, at - 1);
+  s->pending_first = (s->pending_first + 1) % s->pending_capacity;
+  s->pending_count--;
+}
+
+static uint32_t poll_lane(struct gap__lane *lane) {
+  struct gap__policy_state *s = lane->owner;
+  uint32_t completed = 0, i = 0;
+  while (i < s->pending_count) {
+    struct gap__pending *p = pending_at(s, i);
+    if (p->lane != lane) {
+      i++;
+      continue;
+    }
+    if (!uses_ended(s, &p->uses)) break;
+    pending_complete(p);
+    pending_remove(s, i);
+    completed++;
+  }
+  return completed;
+}
+
+void gap__pending_poll_lane(struct gap__lane *lane) {
+  struct gap__policy_state *s = lane->owner;
+  if (!gap__trylock(&s->lock)) return;
+  uint64_t began = gap__dev_now_ns(s->dev);
+  s->rung_count[GAP__RUNG_pending] += poll_lane(lane) > 0;
+  s->rung_ns[GAP__RUNG_pending] += (int64_t)(gap__dev_now_ns(s->dev) - began);
+  gap__unlock(&s->lock);
+}
+
 void gap__pending_pay(struct gap__policy_state *s) {
   if (!gap__trylock(&s->lock)) return;
   gap__pending_poll(s);

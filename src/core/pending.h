@@ -29,6 +29,9 @@ void gap__use_end_lost(struct gap__policy_state *);
 void gap__pending_add(struct gap__lane *, uint32_t block, uint32_t uses);
 /* Frees the blocks whose events have completed. Returns how many. */
 uint32_t gap__pending_poll(struct gap__policy_state *);
+/* Before a request of this lane is served from elsewhere: frees those of its own blocks whose events have completed, in order, up to
+ * the first that has not; so there is one query, as a rule.  Nothing where somebody holds the device lock.  Expects no lock held. */
+void gap__pending_poll_lane(struct gap__lane *);
 /* Waits for the pending block that was freed first, of those whose events are recorded.  False: there is none. */
 bool gap__pending_wait(struct gap__policy_state *);
 

@@ -68,6 +68,15 @@ static inline uint64_t units_of(const struct gap__policy_state *s, uint64_t byte
   return (bytes + GAP__UNIT - 1) >> GAP__UNIT_SHIFT;
 }
 
+/* Blocks of the lane that other streams used may be free by now.  Expects the lane lock, and returns with it. */
+static COLD void look_at_pending(struct gap__lane *lane) {
+  lane->visitors++;
+  gap__unlock(&lane->lock);
+  gap__pending_poll_lane(lane);
+  gap__lock(&lane->lock);
+  lane->visitors--;
+}
+
 /* Expects the lane lock, and returns with it. */
 static COLD int climb(struct gap__lane *lane, const struct gap__request *req, uint32_t *block) {
   lane->visitors++;
@@ -115,7 +124,10 @@ static COLD int alloc_slow(struct gap__lane *lane, uint64_t units, uint64_t byte
 static inline int alloc_locked(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
                                gap_addr *out) {
   uint32_t index = take_cached(lane, units);
-  if (!index && units <= GAP__UNITS_MAX) index = take_idle(lane, (uint32_t)units);
+  if (!index) {
+    if (__builtin_expect(gap__tally_has_pending(lane), 0)) look_at_pending(lane);
+    if (units <= GAP__UNITS_MAX) index = take_idle(lane, (uint32_t)units);
+  }
   if (__builtin_expect(!index, 0)) return alloc_slow(lane, units, bytes, out);
   *out = hand_out(s, lane, index, units, bytes);
   return 0;
@@ -152,6 +164,10 @@ static COLD int alloc_pooled(const struct gap__policy_state *s, struct gap__lane
   uint32_t class = gap__class_for(s, units);
   if (class == classes->count) return alloc_locked(s, lane, gap__tray_units(s, units), bytes, out);
   uint32_t index = gap__tray_take(lane, class);
+  if (!index && gap__tally_has_pending(lane)) {
+    look_at_pending(lane);
+    index = gap__tray_take(lane, class);
+  }
   int rc = index ? 0 : fetch_tray(lane, class, bytes, &index);
   if (rc) return give_up(lane, rc, bytes, out);
   *out = hand_out(s, lane, index, classes->units[class], bytes);

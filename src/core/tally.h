@@ -49,10 +49,13 @@ static inline void gap__tally_free(struct gap__lane *lane, const struct gap__blo
   gap__tally_take(gap__tally_of(lane, b->len), bytes, bytes - b->slack);
 }
 
+static inline bool gap__tally_has_pending(const struct gap__lane *lane) {
+  return (lane->tally[GAP__KIND_SMALL].pending_count | lane->tally[GAP__KIND_LARGE].pending_count) != 0;
+}
+
 /* Nothing is live or pending. */
 static inline bool gap__tally_is_empty(const struct gap__lane *lane) {
-  const struct gap__tally *small = &lane->tally[GAP__KIND_SMALL], *large = &lane->tally[GAP__KIND_LARGE];
-  return !(small->count | small->pending_count | large->count | large->pending_count);
+  return !(lane->tally[GAP__KIND_SMALL].count | lane->tally[GAP__KIND_LARGE].count | gap__tally_has_pending(lane));
 }
 
 /* Freed by the caller, still used by another stream; and the end of that. Under the lane lock. */
