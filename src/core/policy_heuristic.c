@@ -1,29 +1,32 @@
-/* The strategy `heuristic`: chooses for new blocks between the others, and says why.
+/* The strategy `heuristic`: chooses for the new blocks of each arena between the others, and says why.
  *
  * Measured on the histories of tests/data (bench/strategies.py): while memory is plenty, segments cost a fraction of the driver
  * time of pages, since they are large and are kept; where memory is scarce, pages need the least of it.  So segments serve as long
- * as at most half of the card is held, and there is no cap; pages serve from then on.  What the segments hold idle is given
- * back at that time.  Blocks stay with the strategy that made them, so nothing is moved.
+ * as at most half of the card is held, and there is no cap.  Beyond that pages serve an arena from its next request on, but
+ * for one that asks for few sizes again and again: its segments fit, and it keeps them as long as they do.  When an arena goes over
+ * to pages, what the segments hold idle is given back.  Blocks stay with the strategy that made them, so nothing is moved.
  *
- * Its state is the choice; the strategies chosen from have states of their own, which the heap calls beside this one.  The choice
- * changes under the heap's lock. */
+ * Its state is the choices; the strategies chosen from have states of their own, which the heap calls beside this one.  Choices
+ * change under the heap's lock. */
 #include "core/heuristic.h"
 
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/text.h"
 #include "core/heap_state.h"
+#include "core/heuristic_arena.h"
 
 #define RESERVE_SHARE 16
 
+enum { SAID_MOST = 8 }; /* arenas in the summary */
+
 struct heuristic {
   struct gap__device *device;
-  _Atomic(const struct gap__policy *) chosen;
-  _Atomic uint64_t card_bytes; /* while segments serve, and may be too much for it; else 0 */
-  /* guarded by the heap's lock */
-  _Atomic int reason; /* enum gap__heuristic_reason */
+  _Atomic uint64_t card_bytes;                     /* 0: it does not matter how much is held */
+  _Atomic(const struct gap__policy *) last_chosen; /* where a free looks first */
+  _Atomic int reason;                              /* of the last choice */
   _Atomic int64_t switches;
-  uint64_t held_bytes, asked_bytes; /* at the last change */
+  struct gap__heuristic_arenas arenas;
 };
 
 static struct heuristic *of(struct gap__policy_state *state) { return (struct heuristic *)(void *)state; }
@@ -43,31 +46,51 @@ static uint64_t card_bytes(const struct gap__device *dev) {
 /* Do segments hold much, or would this request fill the card? */
 static bool passes(uint64_t card, uint64_t held, uint64_t bytes) { return held > card / 2 || bytes > card - held; }
 
-static enum gap__heuristic_reason judge(const struct heuristic *h, uint64_t bytes) {
+/* What holds for every arena, however its requests look; PLENTY: that much is held decides. */
+static enum gap__heuristic_reason judge_device(const struct heuristic *h) {
   if (!state_of(h, &gap__policy_gapless)) return GAP__HEURISTIC_NO_PAGES;
-  if (atomic_load(&h->device->cap_bytes)) return GAP__HEURISTIC_CAPPED;
+  return atomic_load(&h->device->cap_bytes) ? GAP__HEURISTIC_CAPPED : GAP__HEURISTIC_PLENTY;
+}
+
+static enum gap__heuristic_reason judge(const struct heuristic *h, const struct gap__heuristic_arena *arena,
+                                        uint64_t bytes) {
+  enum gap__heuristic_reason reason = judge_device(h);
   uint64_t held = atomic_load(&h->device->held_bytes), card = card_bytes(h->device);
+  if (reason != GAP__HEURISTIC_PLENTY) return reason;
   if (bytes > card && held <= card / 2) return GAP__HEURISTIC_PLENTY; /* nothing can serve it */
-  return passes(card, held, bytes) ? GAP__HEURISTIC_SCARCE : GAP__HEURISTIC_PLENTY;
+  if (!passes(card, held, bytes)) return GAP__HEURISTIC_PLENTY;
+  bool fits = held < card && bytes <= card - held;
+  return fits && atomic_load(&arena->steady) ? GAP__HEURISTIC_STEADY : GAP__HEURISTIC_SCARCE;
 }
 
-static const struct gap__policy *policy_for(enum gap__heuristic_reason reason) {
-  return reason == GAP__HEURISTIC_PLENTY || reason == GAP__HEURISTIC_NO_PAGES ? &gap__policy_caching
-                                                                              : &gap__policy_gapless;
+static const struct gap__policy *policy_for(int reason) {
+  return reason == GAP__HEURISTIC_PLENTY || reason == GAP__HEURISTIC_NO_PAGES || reason == GAP__HEURISTIC_STEADY
+             ? &gap__policy_caching
+             : &gap__policy_gapless;
 }
 
-static void say(const struct heuristic *h, struct gap__text *out) {
-  static const char *const words[] = {"memory is plenty", "a cap limits what may be held", "memory gets scarce",
-                                      "the device maps no pages", "segments found no memory"};
+static int reason_of(const struct gap__heuristic_arena *arena) {
+  return atomic_load_explicit(&arena->reason, memory_order_relaxed);
+}
+
+static void say_arena(const struct heuristic *h, const struct gap__heuristic_arena *arena, struct gap__text *out) {
+  static const char *const words[] = {"memory is plenty",         "a cap limits what may be held",
+                                      "memory gets scarce",       "the device maps no pages",
+                                      "segments found no memory", "memory gets scarce, but its sizes come again"};
   char held[GAP__TEXT_BYTES], asked[GAP__TEXT_BYTES];
-  gap__text_add(out, "%s serves: %s (%s held, %s asked, when it was chosen); %lld changes",
-                atomic_load(&h->chosen)->name, words[atomic_load(&h->reason)], gap__text_size(h->held_bytes, held),
-                gap__text_size(h->asked_bytes, asked), (long long)atomic_load(&h->switches));
+  int reason = reason_of(arena);
+  if (arena == &h->arenas.others) gap__text_add(out, "all other streams: ");
+  else
+    gap__text_add(out, "stream %llx, %s 1 MiB: ", (unsigned long long)atomic_load(&arena->stream),
+                  arena->is_large ? "above" : "up to");
+  gap__text_add(out, "%s serves: %s (%s held, %s asked, when it was chosen); %lld changes", policy_for(reason)->name,
+                words[reason], gap__text_size(arena->held_bytes, held), gap__text_size(arena->asked_bytes, asked),
+                (long long)arena->changes);
 }
 
-static void log_choice(const struct heuristic *h) {
+static void log_choice(const struct heuristic *h, const struct gap__heuristic_arena *arena) {
   struct gap__text text = {0};
-  say(h, &text);
+  say_arena(h, arena, &text);
   gap__log(GAP__LOG_INFO, "device %d: heuristic: %s", h->device->ordinal, gap__text_str(&text));
   gap__text_free(&text);
 }
@@ -78,62 +101,92 @@ static void leave(const struct heuristic *h, const struct gap__policy *policy) {
   policy->trim(state_of(h, policy), (gap_pool_id){0, 0}, &bytes);
 }
 
+static void note(struct heuristic *h, struct gap__heuristic_arena *arena, enum gap__heuristic_reason reason,
+                 uint64_t bytes) {
+  atomic_store(&arena->reason, (uint8_t)reason);
+  atomic_store(&h->reason, reason);
+  atomic_store(&h->last_chosen, policy_for(reason));
+  arena->held_bytes = atomic_load(&h->device->held_bytes);
+  arena->asked_bytes = bytes;
+}
+
 /* The heap's lock is held. */
-static void choose(struct heuristic *h, enum gap__heuristic_reason reason, uint64_t bytes) {
-  const struct gap__policy *before = atomic_load(&h->chosen), *now = policy_for(reason);
-  atomic_store(&h->card_bytes, reason == GAP__HEURISTIC_PLENTY ? card_bytes(h->device) : 0);
+static void choose(struct heuristic *h, struct gap__heuristic_arena *arena, enum gap__heuristic_reason reason,
+                   uint64_t bytes) {
+  const struct gap__policy *before = policy_for(reason_of(arena)), *now = policy_for(reason);
   if (before == now) {
-    atomic_store(&h->reason, reason);
+    if ((int)reason != reason_of(arena)) atomic_store(&h->reason, reason);
+    atomic_store(&arena->reason, (uint8_t)reason);
     return;
   }
-  atomic_store(&h->chosen, now);
-  atomic_store(&h->reason, reason);
-  h->held_bytes = atomic_load(&h->device->held_bytes);
-  h->asked_bytes = bytes;
-  if (!before) return;
+  note(h, arena, reason, bytes);
+  arena->changes++;
   atomic_fetch_add(&h->switches, 1);
   leave(h, before);
-  log_choice(h);
+  log_choice(h, arena);
 }
 
-static const struct gap__policy *look_again(struct heuristic *h, uint64_t bytes, bool failed) {
+static struct gap__heuristic_arena *add_arena(struct heuristic *h, gap_stream stream, uint64_t bytes) {
+  bool is_new;
   gap__lock(&h->device->heap->lock);
-  enum gap__heuristic_reason reason = judge(h, bytes);
-  if (failed && reason == GAP__HEURISTIC_PLENTY && bytes <= card_bytes(h->device)) reason = GAP__HEURISTIC_FAILED;
-  choose(h, reason, bytes);
+  struct gap__heuristic_arena *arena = gap__heuristic_add(&h->arenas, stream, bytes, &is_new);
+  if (is_new) note(h, arena, judge(h, arena, 0), 0);
+  atomic_store_explicit(&arena->used, true, memory_order_release);
   gap__unlock(&h->device->heap->lock);
-  return atomic_load(&h->chosen);
+  return arena;
 }
 
-static bool must_look(const struct heuristic *h, uint64_t bytes) {
+static void look_again(struct heuristic *h, struct gap__heuristic_arena *arena, uint64_t bytes, bool failed) {
+  gap__lock(&h->device->heap->lock);
+  enum gap__heuristic_reason reason = judge(h, arena, bytes);
+  bool has_segments = policy_for(reason) == &gap__policy_caching && reason != GAP__HEURISTIC_NO_PAGES;
+  if (failed && has_segments && bytes <= card_bytes(h->device)) reason = GAP__HEURISTIC_FAILED;
+  choose(h, arena, reason, bytes);
+  gap__unlock(&h->device->heap->lock);
+}
+
+static bool must_look(const struct heuristic *h, const struct gap__heuristic_arena *arena, uint64_t bytes) {
   uint64_t card = atomic_load_explicit(&h->card_bytes, memory_order_relaxed);
-  return card && passes(card, atomic_load_explicit(&h->device->held_bytes, memory_order_relaxed), bytes);
+  uint64_t held = atomic_load_explicit(&h->device->held_bytes, memory_order_relaxed);
+  int reason = reason_of(arena);
+  if (!card || policy_for(reason) != &gap__policy_caching) return false;
+  if (reason == GAP__HEURISTIC_PLENTY) return passes(card, held, bytes);
+  return held >= card || bytes > card - held || !atomic_load_explicit(&arena->steady, memory_order_relaxed);
+}
+
+static int alloc_by(const struct heuristic *h, const struct gap__policy *policy, gap_stream stream, gap_pool_id pool,
+                    uint64_t bytes, gap_addr *out) {
+  return policy->alloc(state_of(h, policy), stream, pool, bytes, out);
 }
 
 static int alloc(struct gap__policy_state *state, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
   struct heuristic *h = of(state);
-  const struct gap__policy *policy = atomic_load_explicit(&h->chosen, memory_order_acquire);
-  if (must_look(h, bytes)) policy = look_again(h, bytes, false);
-  int rc = policy->alloc(state_of(h, policy), stream, pool, bytes, out);
+  struct gap__heuristic_arena *arena = gap__heuristic_find(&h->arenas, stream, bytes);
+  if (__builtin_expect(!arena, 0)) arena = add_arena(h, stream, bytes);
+  gap__heuristic_watch(arena, bytes);
+  if (must_look(h, arena, bytes)) look_again(h, arena, bytes, false);
+  const struct gap__policy *policy = policy_for(reason_of(arena));
+  int rc = alloc_by(h, policy, stream, pool, bytes, out);
   if (rc != GAP_ENOMEM || policy != &gap__policy_caching) return rc;
-  const struct gap__policy *other = look_again(h, bytes, true);
-  return other == policy ? rc : other->alloc(state_of(h, other), stream, pool, bytes, out);
+  look_again(h, arena, bytes, true);
+  const struct gap__policy *other = policy_for(reason_of(arena));
+  return other == policy ? rc : alloc_by(h, other, stream, pool, bytes, out);
 }
 
 /* ---- the rest of the table: most of it is done by the strategies themselves ---- */
 
 static int free_block(struct gap__policy_state *state, gap_addr addr) {
-  const struct gap__policy *policy = atomic_load_explicit(&of(state)->chosen, memory_order_acquire);
+  const struct gap__policy *policy = atomic_load_explicit(&of(state)->last_chosen, memory_order_acquire);
   return policy->free(state_of(of(state), policy), addr);
 }
 
 static int record_stream(struct gap__policy_state *state, gap_addr addr, gap_stream stream) {
-  const struct gap__policy *policy = atomic_load_explicit(&of(state)->chosen, memory_order_acquire);
+  const struct gap__policy *policy = atomic_load_explicit(&of(state)->last_chosen, memory_order_acquire);
   return policy->record_stream(state_of(of(state), policy), addr, stream);
 }
 
 static int retire_stream(struct gap__policy_state *state, gap_stream stream) {
-  (void)state, (void)stream;
+  gap__heuristic_forget(&of(state)->arenas, stream);
   return 0;
 }
 static int pool_retain(struct gap__policy_state *state, gap_pool_id pool, unsigned flags) {
@@ -162,9 +215,27 @@ static int check(struct gap__policy_state *state, char *text, size_t bytes) {
   return 0;
 }
 
+static struct gap__heuristic_arena *next_arena(struct heuristic *h, int *at) {
+  while (*at <= GAP__ARENA_PLACES) {
+    int i = (*at)++;
+    struct gap__heuristic_arena *arena = i < GAP__ARENA_PLACES ? &h->arenas.at[i] : &h->arenas.others;
+    if (atomic_load_explicit(&arena->used, memory_order_acquire)) return arena;
+  }
+  return NULL;
+}
+
+static void judge_all(struct heuristic *h) {
+  enum gap__heuristic_reason reason = judge_device(h);
+  struct gap__heuristic_arena *arena;
+  atomic_store(&h->card_bytes, reason == GAP__HEURISTIC_PLENTY ? card_bytes(h->device) : 0);
+  atomic_store(&h->reason, reason);
+  atomic_store(&h->last_chosen, policy_for(reason));
+  for (int at = 0; (arena = next_arena(h, &at)) != NULL;) choose(h, arena, judge(h, arena, 0), 0);
+}
+
 static int configure(struct gap__policy_state *state) {
   struct heuristic *h = of(state);
-  if (gap__device_conf(h->device)->strategy == GAP__STRATEGY_HEURISTIC) choose(h, judge(h, 0), 0);
+  if (gap__device_conf(h->device)->strategy == GAP__STRATEGY_HEURISTIC) judge_all(h);
   return 0;
 }
 
@@ -189,19 +260,32 @@ static int create(struct gap__device *device, struct gap__policy_state **out) {
   struct heuristic *h = gap__meta_map(sizeof *h);
   if (!h) return GAP_ENOMETA;
   h->device = device;
-  choose(h, judge(h, 0), 0);
+  judge_all(h);
   *out = (struct gap__policy_state *)(void *)h;
   return 0;
 }
 
+/* Under the heap's lock. */
+static void say_all(struct heuristic *h, struct gap__text *out) {
+  struct gap__heuristic_arena *arena;
+  int said = 0, more = 0;
+  for (int at = 0; (arena = next_arena(h, &at)) != NULL;) {
+    if (said == SAID_MOST && ++more) continue;
+    gap__text_add(out, "  heuristic: ");
+    say_arena(h, arena, out);
+    gap__text_add(out, "\n");
+    said++;
+  }
+  if (more) gap__text_add(out, "  heuristic: and %d more\n", more);
+  if (!said) gap__text_add(out, "  heuristic: nothing was asked yet\n");
+}
+
 void gap__heuristic_say(struct gap__device *device, struct gap__text *out) {
-  const struct heuristic *h = (const void *)atomic_load(&device->state[GAP__STRATEGY_HEURISTIC]);
+  struct heuristic *h = (void *)atomic_load(&device->state[GAP__STRATEGY_HEURISTIC]);
   if (!h || atomic_load(&device->current) != &gap__policy_heuristic) return;
-  gap__text_add(out, "  heuristic: ");
   gap__lock(&device->heap->lock);
-  say(h, out);
+  say_all(h, out);
   gap__unlock(&device->heap->lock);
-  gap__text_add(out, "\n");
 }
 
 const struct gap__policy gap__policy_heuristic = {

@@ -179,6 +179,63 @@ static void equal_sizes_do_not(void **state) {
   try_end(&t);
 }
 
+/* ---- arenas ---- */
+
+/* One stream asks for two sizes again and again, another one for ever larger ones: each is served as suits it. */
+static void arenas_are_judged_one_by_one(void **state) {
+  (void)state;
+  gap_addr kept[KEPT] = {0};
+  struct try t = try_heuristic(4 * GIB, "heuristic,reserve:0");
+  gap_addr ballast = try_get(&t, STREAM_B, GIB);
+  for (int i = 0; i < 64; i++) try_give(&t, try_get(&t, 0, i % 2 ? 40 * MIB : 30 * MIB));
+  for (int step = 0; step < PHASE; step++) {
+    gap_addr *at = &kept[step % KEPT], steady;
+    if (*at) try_give(&t, *at);
+    *at = try_get(&t, STREAM_B, (24 + (uint64_t)step / 2) * MIB + 512);
+    steady = try_get(&t, 0, step % 2 ? 40 * MIB : 30 * MIB);
+    assert_int_equal(maker_of(&t, steady), GAP__STRATEGY_CACHING);
+    try_give(&t, steady);
+  }
+  assert_int_equal(maker_of(&t, kept[0]), GAP__STRATEGY_GAPLESS);
+  assert_int_equal(try_stats(&t)->strategy_changes, 1);
+  assert_int_equal(t.stats.num_alloc_retries, 0);
+  says(&t, "heuristic: stream 0, above 1 MiB: caching_allocator serves: memory gets scarce, but its sizes come again");
+  says(&t, "above 1 MiB: gapless serves: memory gets scarce (");
+  for (int i = 0; i < KEPT; i++) try_give(&t, kept[i]);
+  try_give(&t, ballast);
+  try_end(&t);
+}
+
+/* Small blocks and large ones are arenas of their own, and one that is no longer steady goes over to pages. */
+static void steady_sizes_may_end(void **state) {
+  (void)state;
+  struct try t = try_heuristic(4 * GIB, "heuristic,reserve:0");
+  for (int i = 0; i < 200; i++) try_give(&t, try_get(&t, 0, 8 * KIB));
+  gap_addr ballast = try_get(&t, 0, 2 * GIB + 200 * MIB), small = try_get(&t, 0, 8 * KIB);
+  assert_int_equal(maker_of(&t, small), GAP__STRATEGY_CACHING);
+  assert_int_equal(try_stats(&t)->strategy_reason, 6);
+  try_give(&t, small);
+  for (uint64_t i = 1; i < 200; i++) try_give(&t, try_get(&t, 0, i * 4 * KIB));
+  small = try_get(&t, 0, 8 * KIB);
+  assert_int_equal(maker_of(&t, small), GAP__STRATEGY_GAPLESS);
+  assert_int_equal(try_stats(&t)->strategy_reason, 3);
+  try_give(&t, small);
+  try_give(&t, ballast);
+  try_end(&t);
+}
+
+/* More streams than there are places for: those that are left share a choice, and retired ones make room. */
+static void many_streams(void **state) {
+  (void)state;
+  struct try t = try_heuristic(4 * GIB, "heuristic,reserve:0");
+  for (gap_stream stream = 100; stream < 700; stream++) try_give(&t, try_get(&t, stream, 600));
+  says(&t, " more");
+  for (gap_stream stream = 100; stream < 700; stream++) assert_int_equal(gap__heap_retire_stream(t.heap, 0, stream), 0);
+  for (gap_stream stream = 1000; stream < 1005; stream++) try_give(&t, try_get(&t, stream, 600));
+  says(&t, "stream 3e8, up to 1 MiB: caching_allocator serves: memory is plenty");
+  try_end(&t);
+}
+
 /* ---- changes while the program runs ---- */
 
 static void contents_outlive_changes(void **state) {
@@ -231,6 +288,9 @@ int main(void) {
       cmocka_unit_test(classes_for_what_fits_them),
       cmocka_unit_test(growing_sizes_change_its_mind),
       cmocka_unit_test(equal_sizes_do_not),
+      cmocka_unit_test(arenas_are_judged_one_by_one),
+      cmocka_unit_test(steady_sizes_may_end),
+      cmocka_unit_test(many_streams),
       cmocka_unit_test(contents_outlive_changes),
       cmocka_unit_test(nothing_idle_is_left_behind),
   };
