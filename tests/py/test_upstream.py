@@ -107,8 +107,10 @@ def test_every_ending(upstream, runner, capsys):
     assert "no end within" in outcomes("memory_hangs_with_us")[2]
     assert outcomes("memory_fails_among_others") == ("ok", "ok", "")
     assert outcomes("memory_is_expected_to_fail") == ("ok", "ok", "")
-    alone = {line.rpartition("test_")[2] for line in shown if line.endswith(" (alone)")}
-    assert "memory_fails_among_others (alone)" in alone and "memory_needs_another_release (alone)" not in alone
+    notes = {line.rpartition("test_")[2] for line in shown if line.endswith(")")}
+    assert "memory_fails_among_others (again)" in notes and "memory_fails_among_others (alone)" not in notes
+    assert "memory_fails_with_us (alone)" in notes and "memory_counts_segments (alone)" not in notes
+    assert not any(note.startswith("memory_needs_another_release") for note in notes)
     assert outcomes("memory_counts_segments")[1] == "fail" and sides["memory_counts_segments"].segments
     assert upstream.report(["test_cuda"], [found[name] for name in names]) == (4, 5)
     text = capsys.readouterr().out

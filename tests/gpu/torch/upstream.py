@@ -5,17 +5,21 @@ FOLDER holds test files of PyTorch (test_cuda.py and its neighbours, of the rele
 part of this repository; in FOLDER/site may lie Python packages that they need and the machine lacks.  Which of their
 tests are run, and why, is in upstream_tests.py.
 
-Each test runs in a process of its own, first with PyTorch's allocator; those that pass there run again behind
-`gapless run`, with nothing allowed but the shim (GAPLESS_DOOR=a).  What natively fails or is skipped does not count.  A
-test that failed beside others is tried once more beside none, so that neighbours on the card cannot spoil it.
+Tests run first with PyTorch's allocator; those that pass there run again behind `gapless run`, with nothing allowed but
+the shim (GAPLESS_DOOR=a).  What natively fails or is skipped does not count.  A few tests share a process at first, as all
+do where PyTorch runs them: its start takes longer than they.  One that does not pass there gets a process of its own, and a
+second one.
 
-One that still fails is run a last time with strategy:caching_allocator, which makes the segments that PyTorch's own
-allocator makes: what passes so fails otherwise for their numbers and sizes alone, and is counted apart.  The last line
-reads "N passed, N failed" and speaks of those that count.
+One that still fails with gapless is run with strategy:caching_allocator, which makes the segments that PyTorch's own
+allocator makes: what passes so fails otherwise for their numbers and sizes alone, and is counted apart.  What fails there
+too is tried a last time beside none, so that neighbours on the card cannot spoil it.  The last line reads "N passed, N
+failed" and speaks of those that count.
 """
 
 import argparse
 import concurrent.futures
+import functools
+import itertools
 import json
 import os
 import pathlib
@@ -23,7 +27,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from typing import NamedTuple, Optional
 
@@ -39,6 +42,7 @@ HIDDEN = (
     "GAPLESS",
     "GAPLESS_DOOR",
 )
+COMPANY = 8  # tests in a process at first
 MISSING = ("AttributeError", "ImportError", "ModuleNotFoundError", "NameError")
 
 
@@ -96,12 +100,16 @@ class Runner:
             output.seek(0)
             return status, output.read()
 
-    def answer(self, words, gapless, limit, conf=""):
-        """The JSON that the worker wrote, or None; with its status and output."""
+    def answers(self, words, gapless, limit, conf=""):
+        """The lines of JSON that the worker wrote; with its status and output."""
         with tempfile.NamedTemporaryFile("r", dir=self.scratch.name, suffix=".json") as file:
             status, output = self.start([file.name, *words], gapless, limit, conf)
-            text = file.read()
-        return json.loads(text) if text else None, status, output
+            return [json.loads(line) for line in file.read().splitlines()], status, output
+
+    def answer(self, words, gapless, limit, conf=""):
+        """The one line, or None."""
+        found, status, output = self.answers(words, gapless, limit, conf)
+        return found[0] if found else None, status, output
 
     def run(self, name, gapless, conf=""):
         """One test, once."""
@@ -114,6 +122,25 @@ class Runner:
         if found is None or (status != 0 and found["outcome"] == "ok"):
             return Ending("fail", how_it_ended(status, output, limit), output, seconds)
         return Ending(found["outcome"], found["error"], found["text"] + output, seconds)
+
+    def passed_together(self, names, gapless):
+        """The tests that pass or are skipped in one process, by name; {} where it does not come to a good end."""
+        begin = time.monotonic()
+        limit = min(self.limit, self.end - begin)
+        found, status, _ = self.answers(["run", *names], gapless, limit) if limit > 5 else ([], 1, "")
+        if status != 0:
+            return {}
+        seconds = (time.monotonic() - begin) / len(names)
+        good = ((name, one) for name, one in zip(names, found) if one["outcome"] in ("ok", "skip"))
+        return {name: Ending(one["outcome"], one["error"], one["text"], seconds) for name, one in good}
+
+    def together(self, names):
+        """Natively, then with gapless what passed; those that pass in company, by name."""
+        native = self.passed_together(names, False)
+        ready = [name for name in names if name in native and native[name].outcome == "ok"]
+        gapless = self.passed_together(ready, True) if ready else {}
+        skipped = {name: Result(name, one, None) for name, one in native.items() if one.outcome == "skip"}
+        return {**skipped, **{name: Result(name, native[name], one) for name, one in gapless.items() if one.outcome == "ok"}}
 
     def has_time(self):
         return time.monotonic() + 10 < self.end
@@ -135,14 +162,18 @@ def counts(result):
     return result.native.outcome == "ok"
 
 
+def fails(result):
+    return counts(result) and result.gapless.outcome != "ok"
+
+
 def worth_another(result):
-    """Whether it failed with an error that neighbours on the card can make: a missing name is none of those."""
+    """Whether it failed with an error that chance or neighbours on the card can make: a missing name is none of those."""
     last = result.gapless or result.native
     return last.outcome == "fail" and not last.error.startswith(MISSING)
 
 
 def again(runner, result):
-    """The second try, alone: only the part that failed."""
+    """Once more: only the part that failed."""
     return result._replace(gapless=runner.run(result.name, True)) if counts(result) else runner.both(result.name)
 
 
@@ -151,29 +182,39 @@ def with_torchs_segments(runner, result):
     return result._replace(segments=runner.run(result.name, True, "strategy:caching_allocator").outcome == "ok")
 
 
-def run_all(runner, names, jobs, show):
-    """All results by name: most tests beside each other, those that fill the card and those that failed alone."""
-    alone = [name for name in names if upstream_tests.wants_the_card(name)]
-    results, lock = {}, threading.Lock()
+def companies(names):
+    """Tests of one file, a few at a time; those that fill the card are in none."""
+    names = [name for name in names if not upstream_tests.wants_the_card(name)]
+    files = [list(group) for _, group in itertools.groupby(names, lambda name: name.partition(".")[0])]
+    return [group[at : at + COMPANY] for group in files for at in range(0, len(group), COMPANY)]
 
-    def one(name):
-        result = runner.both(name)
-        with lock:
-            show(result)
-        return result
+
+def run_all(runner, names, jobs, show):
+    """All results by name."""
+    results = {}
+
+    def keep(result, note=""):
+        results[result.name] = result
+        show(result, note)
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for result in pool.map(one, [name for name in names if name not in alone]):
+        for found in pool.map(runner.together, companies(names)):
+            for result in found.values():
+                keep(result)
+        rest = [name for name in names if name not in results and not upstream_tests.wants_the_card(name)]
+        for result in pool.map(runner.both, rest):
+            keep(result)
+        bad = [result for result in results.values() if worth_another(result)] if runner.has_time() else []
+        for result in pool.map(functools.partial(again, runner), bad):
+            keep(result, " (again)")
+        bad = [result for result in results.values() if fails(result)] if runner.has_time() else []
+        for result in pool.map(functools.partial(with_torchs_segments, runner), bad):
             results[result.name] = result
-    for name in alone:
-        results[name] = one(name)
-    for name, result in results.items():
-        if name not in alone and worth_another(result) and runner.has_time():
-            results[name] = again(runner, result)
-            show(results[name], " (alone)")
-    for name, result in results.items():
-        if counts(result) and result.gapless.outcome != "ok" and runner.has_time():
-            results[name] = with_torchs_segments(runner, result)
+    for name in names:
+        if upstream_tests.wants_the_card(name):
+            keep(runner.both(name))
+        elif worth_another(results[name]) and not results[name].segments and runner.has_time():
+            keep(again(runner, results[name]), " (alone)")
     return results
 
 
@@ -220,7 +261,7 @@ def report(files, results):
         native = [r for r in part if counts(r)]
         good = sum(r.gapless.outcome == "ok" for r in native)
         print(f"{title:24}{len(part):8}{len(native):8}{good:9}{share(good, len(native)):>9}")
-    bad = [r for r in results if counts(r) and r.gapless.outcome != "ok"]
+    bad = [r for r in results if fails(r)]
     segments = sum(r.segments for r in bad)
     if segments:
         native = sum(map(counts, results))

@@ -1,13 +1,13 @@
-"""One process of upstream.py: upstream_worker.py FOLDER ANSWER (list FILE | run FILE.CLASS.TEST | door)
+"""One process of upstream.py: upstream_worker.py FOLDER ANSWER (list FILE | run FILE.CLASS.TEST... | door)
 
-The answer goes as JSON into the file ANSWER, since tests print what they like.
+The answer goes as JSON into the file ANSWER, a line as it comes, since tests print what they like; `run` gives a line a test.
 """
 
+import gc
 import importlib
 import inspect
 import json
 import os
-import pathlib
 import sys
 import unittest
 
@@ -87,6 +87,13 @@ def judged(name):
     return found
 
 
+def run_each(*names):
+    """One after the other; what a test leaves behind the next one finds."""
+    for name in names:
+        yield judged(name)
+        gc.collect()
+
+
 def open_and_say():
     """Starts CUDA as any program does."""
     import torch
@@ -99,8 +106,11 @@ def main():
     folder, answer, verb, *words = sys.argv[1:]
     prepare(folder)
     sys.argv[1:] = []  # PyTorch's test files read the command line
-    found = {"list": names_of, "run": judged, "door": open_and_say}[verb](*words)
-    pathlib.Path(answer).write_text(json.dumps(found), encoding="utf-8")
+    found = {"list": names_of, "run": run_each, "door": open_and_say}[verb](*words)
+    with open(answer, "w", encoding="utf-8") as file:
+        for line in found if verb == "run" else [found]:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
     sys.stdout.flush()
 
 
