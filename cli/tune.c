@@ -130,7 +130,9 @@ static void few_rows(struct table *table, const gap_tune *tune, uint32_t history
               {"PyTorch, advised", facts->advised, facts->advised != facts->best && facts->advised != facts->recorded},
               {"gapless", facts->gapless, true},
               {"gapless, least", facts->best_gapless,
-               facts->best_gapless != facts->gapless && facts->best_gapless != GAP_TUNE_NONE}};
+               facts->best_gapless != facts->gapless && facts->best_gapless != GAP_TUNE_NONE},
+              {"gapless, advised", facts->advised_gapless,
+               facts->advised_gapless != facts->gapless && facts->advised_gapless != facts->best_gapless}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     gap_tune_setting one = setting_of(tune, history, rows[i].setting);
     if (rows[i].wanted) row(table, rows[i].label, &one, facts->ideal_bytes);
@@ -205,6 +207,17 @@ static void say_ours(const gap_tune_setting *ours, const gap_tune_setting *tuned
   puts(".");
 }
 
+/* Our setting that costs less than the defaults do at the margin. */
+static void say_cheaper(const gap_tune_setting *ours, const gap_tune_setting *advised) {
+  char size[GAP__TEXT_BYTES], calls[GAP__TEXT_BYTES], before[GAP__TEXT_BYTES];
+  if (ours->least_cap_bytes == 0 || strcmp(ours->conf, advised->conf) == 0) return;
+  printf("  GAPLESS_CONF=%s\n  is cheaper for gapless: %s, with %s driver calls there in place of %s.\n", advised->conf,
+         gap__text_size(advised->least_cap_bytes, size), gap__text_thousands(advised->least_driver_calls, calls),
+         gap__text_thousands(ours->least_driver_calls, before));
+  if (strstr(advised->conf, "convert:gated"))
+    puts("  convert:gated is not for programs whose streams use memory that nobody told of (docs/conversion.md).");
+}
+
 static void print_head(const gap_tune_history *facts) {
   char events[GAP__TEXT_BYTES], peak[GAP__TEXT_BYTES], replays[GAP__TEXT_BYTES], time[GAP__TEXT_BYTES];
   printf("%s", facts->file);
@@ -221,6 +234,7 @@ static void print_history(const gap_tune *tune, uint32_t history, bool all) {
   gap_tune_setting recorded = setting_of(tune, history, facts.recorded);
   gap_tune_setting ours = setting_of(tune, history, facts.gapless);
   gap_tune_setting tuned = setting_of(tune, history, facts.best_gapless);
+  gap_tune_setting cheaper = setting_of(tune, history, facts.advised_gapless);
   print_head(&facts);
   print_table(tune, history, &facts, all);
   if (facts.advised == GAP_TUNE_NONE) {
@@ -230,6 +244,7 @@ static void print_history(const gap_tune *tune, uint32_t history, bool all) {
     say_least(&best, &advised);
   }
   say_ours(&ours, &tuned, &best, facts.ideal_bytes);
+  say_cheaper(&ours, &cheaper);
   if (facts.known < facts.count)
     printf("  note: of %" PRIu32 " settings the results are incomplete.\n", facts.count - facts.known);
   if (facts.wrapped)

@@ -63,8 +63,9 @@ typedef struct gap_tune_history {
   double seconds;        /* of this computer */
   uint32_t count, known; /* settings; those whose least cap was searched to the end */
   /* Settings, or GAP_TUNE_NONE: as recorded; PyTorch's defaults; the one of PyTorch's that needs least; of those within 1 % of it the
-   * one that costs least time in driver calls and stalls; gapless's defaults; the one of ours that needs least. */
-  uint32_t recorded, stock, best, advised, gapless, best_gapless;
+   * one that costs least time in driver calls and stalls; gapless's defaults; the one of ours that needs least; of those within 1 % of
+   * it the cheapest. */
+  uint32_t recorded, stock, best, advised, gapless, best_gapless, advised_gapless;
 } gap_tune_history;
 
 typedef struct gap_tune_setting {

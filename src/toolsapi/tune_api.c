@@ -109,9 +109,10 @@ void gap_tune_at(const gap_tune *tune, uint32_t history, gap_tune_history *out) 
                             .recorded = gap__tuned_recorded(tuned),
                             .stock = gap__settings_find(tuned->settings, GAP_POLICY_NATIVE, ""),
                             .best = gap__tuner_best(tuned, true),
-                            .advised = gap__tuner_advised(tuned),
+                            .advised = gap__tuner_advised(tuned, true),
                             .gapless = gap__settings_find(tuned->settings, GAP_POLICY_GAPLESS, ""),
-                            .best_gapless = gap__tuner_best(tuned, false)};
+                            .best_gapless = gap__tuner_best(tuned, false),
+                            .advised_gapless = gap__tuner_advised(tuned, false)};
 }
 
 void gap_tune_setting_at(const gap_tune *tune, uint32_t history, uint32_t setting, gap_tune_setting *out) {

@@ -54,13 +54,17 @@ static int find_rows(struct job *job) {
 
 /* ---- The best, to 0.05 % ---- */
 
+/* Of PyTorch, or of ours; and known to fit somewhere. */
+static bool is_eligible(const struct gap__tuned *tuned, uint32_t index, bool torch) {
+  const struct gap__tried *tried = &tuned->tried[index];
+  return tried->known && tried->least_bytes != 0 && torch == (gap__tuned_policy(tuned, index) != GAP_POLICY_GAPLESS);
+}
+
 uint32_t gap__tuner_best(const struct gap__tuned *tuned, bool torch) {
   uint32_t best = UINT32_MAX;
   for (uint32_t i = 0; i < tuned->count; i++) {
-    const struct gap__tried *tried = &tuned->tried[i];
-    if (!tried->known || tried->least_bytes == 0 || torch != (gap__tuned_policy(tuned, i) != GAP_POLICY_GAPLESS))
-      continue;
-    if (best == UINT32_MAX || tried->least_bytes < tuned->tried[best].least_bytes) best = i;
+    if (!is_eligible(tuned, i, torch)) continue;
+    if (best == UINT32_MAX || tuned->tried[i].least_bytes < tuned->tried[best].least_bytes) best = i;
   }
   return best;
 }
@@ -75,13 +79,12 @@ static bool is_cheaper(const struct gap__tried *tried, const struct gap__tried *
   return price(tried) < price(than) - price(than) / 10;
 }
 
-uint32_t gap__tuner_advised(const struct gap__tuned *tuned) {
-  uint32_t best = gap__tuner_best(tuned, true), advised = UINT32_MAX;
+uint32_t gap__tuner_advised(const struct gap__tuned *tuned, bool torch) {
+  uint32_t best = gap__tuner_best(tuned, torch), advised = UINT32_MAX;
   uint64_t most = best == UINT32_MAX ? 0 : (uint64_t)(GAP__TUNE_SLACK * (double)tuned->tried[best].least_bytes);
   for (uint32_t i = 0; i < tuned->count; i++) {
     const struct gap__tried *tried = &tuned->tried[i];
-    if (!tried->known || tried->least_bytes == 0 || tried->least_bytes > most) continue;
-    if (gap__tuned_policy(tuned, i) == GAP_POLICY_GAPLESS) continue;
+    if (!is_eligible(tuned, i, torch) || tried->least_bytes > most) continue;
     if (advised == UINT32_MAX || is_cheaper(tried, &tuned->tried[advised])) advised = i;
   }
   return advised;

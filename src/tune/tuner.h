@@ -16,8 +16,8 @@ int gap__tuner_run(const struct gap__tuner *, struct gap__tuned *);
 
 /* Of PyTorch's settings, or of ours, the one that fits under the least; of equals the first.  UINT32_MAX: none is known to fit. */
 uint32_t gap__tuner_best(const struct gap__tuned *, bool torch);
-/* Of PyTorch's settings that need at most 1 % more than the best, the one that spends least time in driver calls and stalls there. */
-uint32_t gap__tuner_advised(const struct gap__tuned *);
+/* Of those that need at most 1 % more than the best, the one that spends least time in driver calls and stalls there. */
+uint32_t gap__tuner_advised(const struct gap__tuned *, bool torch);
 #define GAP__TUNE_SLACK 1.01
 
 #endif

@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   char *text = with_head(data, bytes, &length);
   if (read_text(text, length, &settings, &list) == 0) {
     for (uint32_t i = 0; i < list.count; i++) gap__tuner_run(&tuner, list.at[i]);
-    for (uint32_t i = 0; i < list.count; i++) gap__tuner_advised(list.at[i]);
+    for (uint32_t i = 0; i < list.count; i++) gap__tuner_advised(list.at[i], i % 2 == 0);
     write_and_read(&settings, &list);
   }
   gap__tuned_list_free(&list);

@@ -109,6 +109,7 @@ static void assert_same_answers(const gap_tune *left, const gap_tune *right) {
     assert_int_equal(a.best, b.best);
     assert_int_equal(a.advised, b.advised);
     assert_int_equal(a.best_gapless, b.best_gapless);
+    assert_int_equal(a.advised_gapless, b.advised_gapless);
     for (uint32_t s = 0; s < a.count; s++) {
       gap_tune_setting one, other;
       memset(&one, 0, sizeof one);
