@@ -275,12 +275,13 @@ part_two() {
   check two timeout 300 python3 bench/two/run.py --commit "$(commit)" --out "$out" --minutes 4.5 ${TWO:-}
 }
 
-# Recorded histories through the driver, beside the simulation; whole ones where .carry/traces has them.
+# Recorded histories through the driver, beside the simulation; whole ones where .carry/traces has them.  PREDICT: other options
+# instead of --least (--conf convert:gated, --only NAMES).
 part_predict() {
   local folder=tests/data
   [ -d "$carry/traces" ] && folder=$carry/traces
   mkdir -p "$out"
-  check predict timeout 460 python3 bench/predict.py "$folder" --gapless "$build/gapless" --least --out "$out/predict"
+  check predict timeout 460 python3 bench/predict.py "$folder" --gapless "$build/gapless" ${PREDICT:---least} --out "$out/predict"
 }
 
 # ---- The parts asked for ----

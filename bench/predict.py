@@ -37,6 +37,7 @@ def arguments():
     parser.add_argument("--lag", type=int, default=2000, metavar="US", help="of both; default: 2000")
     parser.add_argument("--runs", type=int, default=1, help="of each history on the card; the median counts")
     parser.add_argument("--least", action="store_true", help="also try the least caps on the card")
+    parser.add_argument("--conf", default="", help="settings of gapless, on both")
     parser.add_argument("--only", help="histories whose names match this regular expression")
     return parser.parse_args()
 
@@ -51,7 +52,8 @@ def histories(args):
 def replay(args, name, *options):
     """The first device's result.  Run beside the file, so that results name no folder."""
     command = [os.path.abspath(args.gapless), "replay", name, "--policy", "gapless", "--check", "off", "--json", "--quiet"]
-    done = subprocess.run([*command, "--lag", str(args.lag), *options], cwd=args.folder, capture_output=True, text=True,
+    conf = ["--conf", args.conf] if args.conf else []
+    done = subprocess.run([*command, *conf, "--lag", str(args.lag), *options], cwd=args.folder, capture_output=True, text=True,
                           check=False)
     if not done.stdout:
         raise RuntimeError(done.stderr.strip())
@@ -144,9 +146,11 @@ def write(args, rows):
     text = "\n".join(lines) + "\n"
     if args.out:
         with open(args.out + ".md", "w", encoding="utf-8") as file:
-            file.write(f"Simulated against {args.backend}, lag {args.lag} us, {datetime.date.today()}\n\n{text}")
+            said = f", {args.conf}" if args.conf else ""
+            file.write(f"Simulated against {args.backend}{said}, lag {args.lag} us, {datetime.date.today()}\n\n{text}")
         with open(args.out + ".json", "w", encoding="utf-8") as file:
             json.dump(rows, file)
+            file.write("\n")
     return text
 
 
