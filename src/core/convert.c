@@ -123,7 +123,7 @@ static bool set_aside(struct job *job, struct gap__policy_state *s, uint32_t chu
   struct gap__lane *lane = job->range->arena->lane;
   gap__lock(&lane->lock);
   gap__arena_flush(job->range->arena);
-  job->idle_count = gap__convert_idle(s, c, job->idle);
+  job->idle_count = gap__convert_idle(s, c, lane->completed, job->idle);
   bool partly = job->idle_count && job->idle_count < job->pages;
   if (partly) withdraw(job);
   gap__unlock(&lane->lock);
@@ -387,20 +387,31 @@ static bool stand_still(struct gap__policy_state *s, enum gap__stillness how, en
 
 /* ---- as many as are wanted ---- */
 
-static uint64_t exchange_all(struct gap__policy_state *s, const struct gap__convert_plan *plan, uint64_t want) {
-  uint64_t freed = 0;
+/* One pick.  GAP_EAGAIN: there is no room, until others have made some. */
+static int try_pick(struct gap__policy_state *s, const struct gap__pick *pick, uint64_t *freed) {
   struct job job = {0};
-  for (uint32_t i = 0; i < plan->count && freed < want; i++) {
-    const struct gap__pick *pick = &plan->picks[i];
-    if (!has_room(s, pick->kept)) {
-      s->convert.refused[GAP__REFUSED_room]++;
-      continue;
+  if (!has_room(s, pick->kept)) return GAP_EAGAIN;
+  if (!set_aside(&job, s, pick->chunk)) return 0;
+  int rc = exchange_chunk(&job, freed);
+  return rc == GAP_EAGAIN ? GAP_EDEVICE : rc;
+}
+
+/* Those that find no room wait for the others: each exchange makes more. */
+static uint64_t exchange_all(struct gap__policy_state *s, struct gap__convert_plan *plan, uint64_t want) {
+  uint64_t freed = 0, before;
+  uint32_t waiting = plan->count;
+  int rc = 0;
+  do {
+    uint32_t left = 0, i = 0;
+    before = freed;
+    for (; i < waiting && freed < want && (!rc || rc == GAP_EAGAIN); i++) {
+      rc = try_pick(s, &plan->picks[i], &freed);
+      if (rc == GAP_EAGAIN) plan->picks[left++] = plan->picks[i];
     }
-    if (!set_aside(&job, s, pick->chunk)) continue;
-    if (exchange_chunk(&job, &freed) == 0) continue;
-    s->convert.refused[GAP__REFUSED_driver]++;
-    break;
-  }
+    waiting = left;
+  } while (waiting && freed < want && freed > before && (!rc || rc == GAP_EAGAIN));
+  if (freed < want) s->convert.refused[GAP__REFUSED_room] += waiting;
+  s->convert.refused[GAP__REFUSED_driver] += rc && rc != GAP_EAGAIN;
   return freed;
 }
 
@@ -408,32 +419,32 @@ static void count_refused(struct gap__policy_state *s, const struct gap__convert
   for (int i = 0; i < GAP__REFUSAL_COUNT; i++) s->convert.refused[i] += plan->refused[i];
 }
 
-/* Under the gate, or the promise: all that was freed before is out of use now, so that idle chunks may be whole and free. */
-static uint64_t convert_still(struct gap__policy_state *s, uint64_t want) {
+static bool is_worth_it(const struct gap__convert_plan *plan, struct gap__convert_wish wish) {
+  return plan->count && plan->whole < wish.pages && plan->whole + plan->idle >= wish.least;
+}
+
+/* Under the gate, or the promise: all that was freed before is out of use now, so that more may be idle. */
+static uint64_t convert_still(struct gap__policy_state *s, struct gap__convert_wish wish) {
   struct gap__convert_plan plan;
   poll_epochs(s);
   gap__pending_poll(s);
-  gap__convert_plan(s, &plan);
+  gap__convert_plan(s, true, &plan);
   count_refused(s, &plan);
-  uint64_t short_of = want == UINT64_MAX ? want : want > plan.whole ? want - plan.whole : 0;
-  if (want != UINT64_MAX && short_of > plan.idle) return 0;
-  return exchange_all(s, &plan, short_of);
+  if (!is_worth_it(&plan, wish)) return 0;
+  return exchange_all(s, &plan, wish.pages == UINT64_MAX ? UINT64_MAX : wish.pages - plan.whole);
 }
 
-/* Is there anything to exchange?  Asked before all streams are stopped. */
-static bool is_worth_it(struct gap__policy_state *s, uint64_t want) {
+uint64_t gap__convert(struct gap__policy_state *s, struct gap__convert_wish wish, enum gap__stillness how) {
   struct gap__convert_plan plan;
-  gap__convert_plan(s, &plan);
-  bool enough = plan.count && (want == UINT64_MAX || want <= plan.whole + plan.idle);
-  if (!enough) count_refused(s, &plan);
-  return enough;
-}
-
-uint64_t gap__convert(struct gap__policy_state *s, uint64_t want, enum gap__stillness how) {
   enum gap__refusal why;
   uint64_t began = gap__dev_now_ns(s->dev), freed = 0;
-  if (!gap__convert_heal(s) || !is_worth_it(s, want)) return 0;
-  if (stand_still(s, how, &why)) freed = convert_still(s, want);
+  if (!gap__convert_heal(s)) return 0;
+  gap__convert_plan(s, false, &plan); /* before all streams are stopped */
+  if (!is_worth_it(&plan, wish)) {
+    count_refused(s, &plan);
+    return 0;
+  }
+  if (stand_still(s, how, &why)) freed = convert_still(s, wish);
   else s->convert.refused[why]++;
   gap__gate_open(s);
   s->convert.ns += (int64_t)(gap__dev_now_ns(s->dev) - began);

@@ -27,10 +27,21 @@ static inline bool gap__convert_undoes(const struct gap__policy_state *s) {
   return gap__converts(s) || (conf->convert == GAP__CONVERT_SAFE_POINTS && conf->chunk_max > GAP__PAGE);
 }
 
-/* Exchanges chunks until `want` pages more than what is whole and idle already are free, or UINT64_MAX: all that are partly idle;
- * nothing when there are not so many.  Returns the pages freed; why it did less is counted.  What memory it takes meanwhile
- * stays within the hard limit. */
-uint64_t gap__convert(struct gap__policy_state *, uint64_t want, enum gap__stillness);
+/* Pages below the hard limit that are left until conversion has been tried: a copy needs room beside its original. */
+#define GAP__CONVERT_SPARE 16u
+static inline uint64_t gap__convert_spare(const struct gap__policy_state *s, uint64_t hard) {
+  if (!gap__converts(s)) return 0;
+  return hard / GAP__CONVERT_SPARE < GAP__CONVERT_SPARE ? hard / GAP__CONVERT_SPARE : GAP__CONVERT_SPARE;
+}
+
+struct gap__convert_wish {
+  uint64_t pages; /* to be free, what is whole and idle included; UINT64_MAX: as many as possible */
+  uint64_t least; /* where there are not so many, nothing is done */
+};
+#define GAP__CONVERT_ALL ((struct gap__convert_wish){UINT64_MAX, 1})
+/* Exchanges chunks until that many pages are free.  Returns the pages freed by it; why it did less is counted.  What memory it takes
+ * meanwhile stays within the hard limit. */
+uint64_t gap__convert(struct gap__policy_state *, struct gap__convert_wish, enum gap__stillness);
 /* Tries again to map what a driver that failed has left without memory; after it, is everything in its place? */
 bool gap__convert_heal(struct gap__policy_state *);
 void gap__convert_destroy(struct gap__policy_state *);

@@ -13,6 +13,10 @@
 
 enum { FIXED_PAGES = 60 };
 
+struct whole { /* pages of a range */
+  uint32_t from, to;
+};
+
 static bool bit_of(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 
 bool gap__convert_run(const uint64_t *bits, uint32_t pages, bool wanted, uint32_t *from, uint32_t *to) {
@@ -21,29 +25,33 @@ bool gap__convert_run(const uint64_t *bits, uint32_t pages, bool wanted, uint32_
   return *from < pages;
 }
 
-/* The whole pages of [off, end) that lie in the chunk, as bits. */
-static uint32_t mark(uint64_t *bits, const struct gap__mapping *home, uint32_t pages, uint32_t off, uint32_t end) {
-  uint32_t from = gap__page_up(off), to = gap__page_of(end), count = 0;
-  if (from < home->page) from = home->page;
-  if (to > home->page + pages) to = home->page + pages;
-  for (uint32_t page = from; page < to; page++, count++) {
-    uint32_t i = page - home->page;
+/* The whole pages of an idle block that lie in the chunk and are out of use, as bits. */
+static uint32_t mark(uint64_t *bits, const struct gap__range *range, const struct whole *chunk,
+                     const struct gap__block *b, uint32_t epoch) {
+  uint32_t from = gap__page_up(b->off), to = gap__page_of(b->off + b->len), count = 0;
+  if (from < chunk->from) from = chunk->from;
+  if (to > chunk->to) to = chunk->to;
+  for (uint32_t page = from; page < to; page++) {
+    uint32_t i = page - chunk->from;
+    if (range->stamp[page] > epoch) continue;
     bits[i / 64] |= 1ull << (i % 64);
+    count++;
   }
   return count;
 }
 
-uint32_t gap__convert_idle(const struct gap__policy_state *s, const struct gap__chunk_rec *c,
+uint32_t gap__convert_idle(const struct gap__policy_state *s, const struct gap__chunk_rec *c, uint32_t epoch,
                            uint64_t idle[GAP__CONVERT_WORDS]) {
   const struct gap__mapping *home = gap__mapping_at(s, c->home);
   const struct gap__range *range = gap__range_at(s, home->range);
   const struct gap__lane *lane = range->arena->lane;
-  uint32_t start = home->page << GAP__PAGE_UNIT_SHIFT, end = (home->page + c->pages) << GAP__PAGE_UNIT_SHIFT, count = 0;
+  const struct whole chunk = {home->page, home->page + c->pages};
+  uint32_t end = chunk.to << GAP__PAGE_UNIT_SHIFT, count = 0;
   for (uint32_t w = 0; w < GAP__CONVERT_WORDS; w++) idle[w] = 0;
-  for (uint32_t i = gap__block_covering(range, start); i && gap__block(lane, i)->off < end;
+  for (uint32_t i = gap__block_covering(range, chunk.from << GAP__PAGE_UNIT_SHIFT); i && gap__block(lane, i)->off < end;
        i = gap__block(lane, i)->next) {
     const struct gap__block *b = gap__block(lane, i);
-    if (b->state == GAP__IDLE) count += mark(idle, home, c->pages, b->off, b->off + b->len);
+    if (b->state == GAP__IDLE) count += mark(idle, range, &chunk, b, epoch);
   }
   return count;
 }
@@ -69,13 +77,13 @@ enum gap__refusal gap__convert_refusal(const struct gap__policy_state *s, uint32
   return lane->doubtful ? GAP__REFUSED_thread : GAP__REFUSAL_COUNT; /* its stream changed hands, and nobody said so */
 }
 
-static void consider(const struct gap__policy_state *s, uint32_t chunk, struct gap__convert_plan *plan) {
+static void consider(const struct gap__policy_state *s, uint32_t chunk, bool settled, struct gap__convert_plan *plan) {
   const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
   struct gap__arena *arena = gap__range_at(s, gap__mapping_at(s, c->home)->range)->arena;
   uint64_t idle[GAP__CONVERT_WORDS];
   gap__lock(&arena->lane->lock);
   gap__arena_flush(arena);
-  uint32_t count = gap__convert_idle(s, c, idle);
+  uint32_t count = gap__convert_idle(s, c, settled ? arena->lane->completed : UINT32_MAX, idle);
   gap__unlock(&arena->lane->lock);
   enum gap__refusal refused = count ? gap__convert_refusal(s, chunk) : GAP__REFUSAL_COUNT;
   if (count == c->pages) {
@@ -96,9 +104,9 @@ static int by_worth(const void *a, const void *b) {
   return x->chunk < y->chunk ? -1 : 1;
 }
 
-void gap__convert_plan(struct gap__policy_state *s, struct gap__convert_plan *out) {
+void gap__convert_plan(struct gap__policy_state *s, bool settled, struct gap__convert_plan *out) {
   *out = (struct gap__convert_plan){.picks = gap__scratch_picks(s)};
   for (uint32_t i = 1; i < s->chunks.count; i++)
-    if (at_home(s, i)) consider(s, i, out);
+    if (at_home(s, i)) consider(s, i, settled, out);
   qsort(out->picks, out->count, sizeof *out->picks, by_worth);
 }

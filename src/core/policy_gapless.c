@@ -361,7 +361,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   gap__pending_poll(s);
   while (gap__pending_wait(s)) continue; /* what other streams still use is given back too, as empty_cache does */
   uint64_t pages = trim_to(s, all ? NULL : &pool, 0);
-  if (all && is_safe_point(s)) pages += gap__convert(s, UINT64_MAX, GAP__STILL_BY_PROMISE);
+  if (all && is_safe_point(s)) pages += gap__convert(s, GAP__CONVERT_ALL, GAP__STILL_BY_PROMISE);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   *bytes_returned = pages << GAP__PAGE_SHIFT;
@@ -371,7 +371,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
 static int defragment(struct gap__policy_state *s, uint64_t *bytes_freed) {
   gap__lock(&s->lock);
   gap__pending_poll(s);
-  uint64_t pages = gap__convert(s, UINT64_MAX, GAP__STILL_BY_PROMISE);
+  uint64_t pages = gap__convert(s, GAP__CONVERT_ALL, GAP__STILL_BY_PROMISE);
   gap__figures_sample(s);
   gap__limit_judge(s);
   gap__unlock(&s->lock);

@@ -38,6 +38,7 @@ struct ladder {
   uint64_t began;           /* of the rung at hand */
   uint32_t block;           /* the answer */
   uint32_t unplanned;       /* pages taken from places of a plan */
+  bool converted;           /* conversion was tried: what is left for it may be taken */
 };
 
 /* Ends the rung at hand: its time counts in any case, its count only when it served. */
@@ -77,10 +78,18 @@ static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__s
   return *block != 0;
 }
 
+/* A copy needs room beside its original, so some is left until conversion has been tried; in a pool that keeps its pages it never is. */
+static uint64_t usable_limit(const struct ladder *l) {
+  uint64_t hard = gap__hard_limit(l->s);
+  bool pinned = atomic_load_explicit(&l->lane->pinned, memory_order_relaxed);
+  return l->converted || pinned ? hard : hard - gap__convert_spare(l->s, hard);
+}
+
 /* Supplies the pages of a place that is RESERVED, a page or more around it included. */
 static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block, uint64_t soft) {
   struct gap__policy_state *s = l->s;
-  uint64_t hard = gap__hard_limit(s);
+  uint64_t hard = usable_limit(l);
+  if (soft > hard) soft = hard;
   struct gap__supply q = {.lane = l->lane,
                           .range = spot->range,
                           .block = block,
@@ -205,20 +214,30 @@ static uint64_t missing_pages(const struct ladder *l, const struct gap__spot *sp
   return missing;
 }
 
-/* The place is chosen first: what lies idle under it must not be given away. */
+/* What the place lacks within a limit. */
+static uint64_t lacking(const struct ladder *l, uint64_t missing, uint64_t limit) {
+  uint64_t wanted = gap__held_pages(l->s) + missing;
+  return wanted > limit ? wanted - limit : 0;
+}
+
+/* The place is chosen first: what lies idle under it must not be given away.  What is left for copies serves when the rest does not do. */
 static bool convert(struct ladder *l) {
   struct gap__policy_state *s = l->s;
   struct gap__spot spot;
   uint32_t block;
   if (!gap__converts(s) || l->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(s)) return false;
   note_other_streams(l);
-  uint64_t soft = gap__soft_limit(s, l->req->bytes);
-  if (!find_spot(l, GAP__PLACE_FEW_MISSING, &spot, &block)) return false;
-  uint64_t hard = gap__hard_limit(s), held = gap__held_pages(s), missing = missing_pages(l, &spot, block);
-  gap__convert(s, held + missing > hard ? held + missing - hard : 0, GAP__STILL_BY_GATE);
+  uint64_t soft = gap__soft_limit(s, l->req->bytes), hard = gap__hard_limit(s);
+  if (!find_spot(l, GAP__PLACE_FEW_CONSUMED, &spot, &block)) return false;
+  uint64_t missing = missing_pages(l, &spot, block);
+  struct gap__convert_wish wish = {.pages = lacking(l, missing, usable_limit(l)), .least = lacking(l, missing, hard)};
+  uint64_t freed = gap__convert(s, wish, GAP__STILL_BY_GATE);
+  if (!freed)
+    gap__lane_wait(l->lane, gap__lane_closed(l->lane)); /* what is whole must be out of use to be cut to what fits */
   rung_done(l, GAP__RUNG_convert, false);
-  if (supply(l, &spot, block, soft)) return false;
-  s->rung_count[GAP__RUNG_convert]++;
+  l->converted = true;
+  if (supply(l, &spot, block, soft)) return search(l);
+  s->rung_count[GAP__RUNG_convert] += freed > 0;
   return true;
 }
 

@@ -569,6 +569,7 @@ static uint64_t trim(struct gap__policy_state *s, const gap_pool_id *pool, uint6
     if (!in_scope(lane, pool)) continue;
     gap__lane_close_epoch(lane);
     gap__lane_poll(lane);
+    uint32_t settled = wait || lane->completed > epoch ? epoch : lane->completed;
     uint64_t held;
     while ((held = gap__held_pages(s)) > keep_pages) {
       uint32_t count = 0;
@@ -581,7 +582,7 @@ static uint64_t trim(struct gap__policy_state *s, const gap_pool_id *pool, uint6
       }
       uint64_t taken = 0;
       for (uint32_t i = 0; i < victims && taken < excess; i++)
-        taken += take_from(s, &s->scratch->victims[i], (uint32_t)(excess - taken), epoch, epoch != UINT32_MAX, &count);
+        taken += take_from(s, &s->scratch->victims[i], (uint32_t)(excess - taken), settled, true, &count);
       gap__unlock(&lane->lock);
       uint64_t released = release_loot(s, count, wait);
       total += released;
