@@ -42,6 +42,7 @@ def arguments():
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "torch-figures"), metavar="FOLDER")
     parser.add_argument("--append", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--conf", default="", help="gapless' settings; in a folder of its own, since rows do not mix")
     parser.add_argument("--commit", default=commit_of_tree())
     return parser.parse_args()
 
@@ -107,7 +108,7 @@ class Rows:
     def __init__(self, args):
         os.makedirs(args.out, exist_ok=True)
         self.path = os.path.join(args.out, "torch.jsonl")
-        self.marks = {"commit": args.commit, "date": str(datetime.date.today())}
+        self.marks = {"commit": args.commit, "date": str(datetime.date.today()), **({"conf": args.conf} if args.conf else {})}
         keep = (args.append or args.table) and os.path.exists(self.path)
         self.all = [json.loads(line) for line in open(self.path, encoding="utf-8")] if keep else []
         if not keep:
@@ -180,8 +181,9 @@ def measure_bits(args, rows):
 
 
 def replay(path, cap):
+    conf = ["--conf", SIDES["gapless"]["GAPLESS_CONF"]] if "GAPLESS_CONF" in SIDES["gapless"] else []
     done = subprocess.run([sys.executable, "-m", "gapless", "replay", path, "--policy", "gapless", "--check", "off", "--json", "--quiet",
-                           "--lag", str(LAG_US), "--cap", str(cap)], capture_output=True, text=True, check=False)
+                           *conf, "--lag", str(LAG_US), "--cap", str(cap)], capture_output=True, text=True, check=False)
     if not done.stdout:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[0])
@@ -319,8 +321,8 @@ def write_table(args, rows):
     table = Table(rows)
     for put in (put_latency, put_workloads, put_bits, put_predicted):
         put(table)
-    commits = sorted({row["commit"] for row in rows.all})
-    head = f"PyTorch with gapless beside its own allocator, in turns; commit {', '.join(commits)}\n"
+    commits, confs = (", ".join(sorted({row[key] for row in rows.all if key in row})) for key in ("commit", "conf"))
+    head = f"PyTorch with gapless{confs and f' ({confs})'} beside its own allocator, in turns; commit {commits}\n"
     text = head + "\n".join(table.lines) + f"\n\nMissed: {', '.join(table.missed) or 'nothing'}\n"
     with open(os.path.join(args.out, "torch.md"), "w", encoding="utf-8") as file:
         file.write(text)
@@ -329,6 +331,8 @@ def write_table(args, rows):
 
 def main():
     args = arguments()
+    if args.conf:
+        SIDES["gapless"]["GAPLESS_CONF"] = args.conf
     rows = Rows(args)
     measures = {"latency": measure_latency, "workloads": measure_workloads, "bits": measure_bits, "predicted": measure_predicted}
     failed = False
