@@ -106,20 +106,27 @@ def arguments():
     return parser.parse_args()
 
 
+def save(figures, path):
+    """As they are so far: a long run that is ended loses nothing."""
+    if not path:
+        return
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(figures, file, indent=1)
+        file.write("\n")
+
+
 def main():
     asked = arguments()
     figures = about()
-    figures["soak"] = soak(asked.operations, asked.seed)
-    figures["torture"] = torture(asked.seeds)
-    figures["fuzz"] = fuzz(asked.seconds)
+    for name, run_part in (("soak", lambda: soak(asked.operations, asked.seed)), ("torture", lambda: torture(asked.seeds)),
+                           ("fuzz", lambda: fuzz(asked.seconds))):
+        figures[name] = run_part()
+        save(figures, asked.out)
+        print(f"{name}: {figures[name]['findings']} findings", flush=True)
     parts = [figures["soak"], figures["torture"], figures["fuzz"]]
     findings = sum(part["findings"] for part in parts)
     left_out = figures["torture"]["programs"] == 0 or (asked.seconds > 0 and figures["fuzz"]["targets"] == 0)
-    if asked.out:
-        os.makedirs(os.path.dirname(os.path.abspath(asked.out)), exist_ok=True)
-        with open(asked.out, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=1)
-            file.write("\n")
     if left_out:
         print("some parts are not built and were left out")
     print(f"{figures['fuzz']['inputs']:,} inputs tried, {figures['torture']['faults']:,} faults injected, "
