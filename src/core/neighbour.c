@@ -3,6 +3,7 @@
 
 #include "core/diagnose.h"
 #include "core/limit.h"
+#include "core/pending.h"
 #include "core/supply.h"
 #include "core/watch.h"
 
@@ -15,11 +16,12 @@ static void lock_politely(struct gap__policy_state *s) {
   gap__lock(&s->lock);
 }
 
-/* Pages that were made ahead of need are as good as used while the page maker is at work. */
+/* Pages that were made ahead of need go too: there is need elsewhere. */
 static uint64_t give_some(struct gap__policy_state *s, uint64_t pages, uint64_t now_ns) {
   uint32_t epoch = gap__watch_lendable(s, now_ns);
   uint64_t held = gap__held_pages(s), keep = held > pages ? held - pages : 0;
-  if (!epoch || atomic_load(&s->ahead)) return 0;
+  if (!epoch) return 0;
+  atomic_store(&s->ahead, NULL); /* or what goes back would be made anew */
   gap__dev_background(s->dev, true);
   uint64_t given = epoch == UINT32_MAX ? gap__trim_idle(s, NULL, keep, false) : gap__trim_old(s, keep, epoch);
   gap__dev_background(s->dev, false);
@@ -40,7 +42,8 @@ void gap__neighbour_give(struct gap__policy_state *s, uint64_t bytes, struct gap
   uint64_t wanted = bytes / GAP__PAGE + (bytes % GAP__PAGE != 0), given = 0, pages = 1;
   uint64_t now_ns = gap__dev_now_ns(s->dev), until_ns = now_ns + GIVE_NS;
   lock_politely(s);
-  gap__watch_see_use(s, now_ns);
+  gap__pending_poll(s);
+  gap__watch_note(s, now_ns);
   while (pages && given < wanted && gap__dev_now_ns(s->dev) < until_ns) {
     uint64_t left = wanted - given;
     given += pages = give_some(s, left < BATCH_PAGES ? left : BATCH_PAGES, now_ns);

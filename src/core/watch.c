@@ -57,8 +57,23 @@ static void add_note(struct gap__notes *notes, struct gap__note note) {
   notes->at[notes->count++] = note;
 }
 
+/* Each allocation and each free counts once. */
+static int64_t uses_of(const struct gap__tally *tally) { return 2 * tally->count_total - tally->count; }
+
+static void see_use(struct gap__policy_state *s, uint64_t now_ns) {
+  int64_t uses = uses_of(&s->gone[GAP__KIND_SMALL]) + uses_of(&s->gone[GAP__KIND_LARGE]);
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lock(&lane->lock);
+    uses += uses_of(&lane->tally[GAP__KIND_SMALL]) + uses_of(&lane->tally[GAP__KIND_LARGE]);
+    gap__unlock(&lane->lock);
+  }
+  if (uses != s->watch.uses || !s->watch.used_ns) s->watch.used_ns = now_ns;
+  s->watch.uses = uses;
+}
+
 /* Notes the newest epoch; what is freed from now on carries later ones. */
-static void note_now_and_then(struct gap__policy_state *s, uint64_t now_ns) {
+void gap__watch_note(struct gap__policy_state *s, uint64_t now_ns) {
+  if (atomic_load(&s->device->hood.lends)) see_use(s, now_ns);
   bool trim = wants_note(&s->watch.trim, now_ns, trim_age_ns(s)),
        lend = wants_note(&s->watch.lend, now_ns, lend_age_ns(s));
   if (!trim && !lend) return;
@@ -114,8 +129,7 @@ static void begin_look(struct gap__policy_state *s, uint64_t now_ns) {
 
 static void end_look(struct gap__policy_state *s, uint64_t now_ns) {
   gap__dev_background(s->dev, true);
-  if (lend_age_ns(s)) gap__watch_see_use(s, now_ns);
-  note_now_and_then(s, now_ns);
+  gap__watch_note(s, now_ns);
   gap__dev_background(s->dev, false);
 }
 
@@ -144,23 +158,18 @@ uint32_t gap__watch_lendable(const struct gap__policy_state *s, uint64_t now_ns)
   return age ? epoch_before(&s->watch.lend, now_ns, age) : UINT32_MAX;
 }
 
-/* Each allocation and each free counts once. */
-static int64_t uses_of(const struct gap__tally *tally) { return 2 * tally->count_total - tally->count; }
-
-void gap__watch_see_use(struct gap__policy_state *s, uint64_t now_ns) {
-  int64_t uses = uses_of(&s->gone[GAP__KIND_SMALL]) + uses_of(&s->gone[GAP__KIND_LARGE]);
-  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
-    gap__lock(&lane->lock);
-    uses += uses_of(&lane->tally[GAP__KIND_SMALL]) + uses_of(&lane->tally[GAP__KIND_LARGE]);
-    gap__unlock(&lane->lock);
-  }
-  if (uses != s->watch.uses || !s->watch.used_ns) s->watch.used_ns = now_ns;
-  s->watch.uses = uses;
+/* When the first note after the last use will be as old as that; it may have been forgotten, or is to come. */
+static uint64_t lends_at_ns(const struct gap__policy_state *s, uint64_t now_ns, uint64_t age_ns) {
+  const struct gap__notes *notes = &s->watch.lend;
+  uint64_t within = age_ns / 4 + look_after_ns(s), latest = s->watch.used_ns + within;
+  for (uint32_t i = 0; i < notes->count; i++)
+    if (notes->at[i].ns >= s->watch.used_ns) return (notes->at[i].ns < latest ? notes->at[i].ns : latest) + age_ns;
+  return now_ns + within + age_ns;
 }
 
-/* Notes lie a quarter of the age apart, and are made at looks.  The page maker's are out of reach while it is at work. */
+/* What could go and has not is what the device still uses: it has a little time. */
 uint64_t gap__watch_lends_in_ns(const struct gap__policy_state *s, uint64_t now_ns) {
-  uint64_t age = lend_age_ns(s), look = look_after_ns(s), at_ns = s->watch.used_ns + age + age / 4 + 2 * look;
-  if (atomic_load(&s->ahead) && at_ns < s->ahead_until_ns + look) at_ns = s->ahead_until_ns + look;
-  return at_ns > now_ns ? at_ns - now_ns : 0;
+  uint64_t age = lend_age_ns(s), at_ns = age ? lends_at_ns(s, now_ns, age) : s->watch.used_ns;
+  if (now_ns < at_ns) return at_ns - now_ns;
+  return now_ns < at_ns + 2 * GAP__WATCH_LOOK_NS ? 1 : 0;
 }

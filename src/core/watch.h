@@ -19,7 +19,7 @@ void gap__watch_step(struct gap__policy_state *);
 uint32_t gap__watch_lendable(const struct gap__policy_state *, uint64_t now_ns);
 /* When all that is idle now will be as old, if nobody uses it; 0: it is already. */
 uint64_t gap__watch_lends_in_ns(const struct gap__policy_state *, uint64_t now_ns);
-/* Notes whether anything was allocated or freed since the last look. */
-void gap__watch_see_use(struct gap__policy_state *, uint64_t now_ns);
+/* Notes, now and then, which epoch is the newest, and whether anything was allocated or freed since the last time. */
+void gap__watch_note(struct gap__policy_state *, uint64_t now_ns);
 
 #endif

@@ -104,8 +104,9 @@ static struct actor_report work_on(struct self *self, const struct actor_work *w
   struct actor_report report = {0};
   uint32_t seed = work->seed;
   for (int64_t until = actors_now_ms() + work->run_ms; actors_now_ms() < until;) {
+    int64_t began = actors_now_ms();
     report.steps += step(self, work, &seed, &report);
-    actors_pause(work->rest_ms);
+    actors_pause(work->rest_ms + work->rest_times * (int)(actors_now_ms() - began));
   }
   return report;
 }

@@ -44,11 +44,11 @@ void actor_configure(struct actor *, const char *conf);
 /* Why its last request failed; overwritten by the next call. */
 const char *actor_explain(struct actor *);
 
-/* Steps for `run_ms`: blocks of `least` to `most` bytes in sum, filled, held for `hold_ms`, compared, freed, and `rest_ms` without.  What came
- * of it is told by actor_report. */
+/* Steps for `run_ms`: blocks of `least` to `most` bytes in sum, filled, held for `hold_ms`, compared, freed, and a
+ * time without: `rest_ms`, and so many times as long as the step took.  What came of it is told by actor_report. */
 struct actor_work {
   uint64_t least, most;
-  int run_ms, hold_ms, rest_ms;
+  int run_ms, hold_ms, rest_ms, rest_times;
   uint32_t seed;
 };
 struct actor_report {
