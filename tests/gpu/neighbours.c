@@ -363,6 +363,9 @@ static void who_is_at_work_is_left_alone(void) {
   CHECK(reply.code == GAP_ENOMEM);
   printf("  refused after %.1f ms\n", (double)reply.took_us / 1e3);
   struct reply work = hear(&two[0]);
+  printf("  meanwhile %lld steps, %lld refused, longest allocation %.1f ms\n", (long long)work.steps,
+         (long long)work.refused, (double)work.longest_us / 1e3);
+  print_exchange(&two[0], "first"), print_exchange(&two[1], "second");
   CHECK(work.code == 0 && work.refused == 0 && work.wrong == 0 && work.steps > 0);
   CHECK(stat_of(&two[0], "neighbour_given_bytes") <= (int64_t)(6 * PART)); /* what a step varies by */
   end_two(two);
