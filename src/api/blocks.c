@@ -1,23 +1,44 @@
 /* Blocks, streams, pools, limits: the core's calls under their public names. */
 #include "api/client.h"
+#include "api/frames.h"
 
 /* ---- blocks ---- */
 
+/* Out of line: a recorder wants to know who calls. */
+static __attribute__((noinline)) int alloc_framed(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool,
+                                                  uint64_t bytes, gap_addr *out) {
+  uint32_t before = gap__frames_begin();
+  int rc = gap__heap_alloc_in(heap, device, stream, pool, bytes, out);
+  gap__frames_end(before);
+  return rc;
+}
+
+static __attribute__((noinline)) int free_framed(gap_heap *heap, gap_addr addr) {
+  uint32_t before = gap__frames_begin();
+  int rc = gap__heap_free(heap, addr);
+  gap__frames_end(before);
+  return rc;
+}
+
 int gap_alloc(gap_heap *heap, int device, gap_stream stream, uint64_t bytes, gap_addr *out) {
   *out = 0;
+  if (gap__frames_wanted()) return alloc_framed(heap, device, stream, (gap_pool_id){0, 0}, bytes, out);
   return gap__heap_alloc_default(heap, device, stream, bytes, out);
 }
 
 int gap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes, gap_addr *out) {
   *out = 0;
+  if (gap__frames_wanted()) return alloc_framed(heap, device, stream, pool, bytes, out);
   return gap__heap_alloc_in(heap, device, stream, pool, bytes, out);
 }
 
-int gap_free(gap_heap *heap, gap_addr addr) { return gap__heap_free(heap, addr); }
+int gap_free(gap_heap *heap, gap_addr addr) {
+  return gap__frames_wanted() ? free_framed(heap, addr) : gap__heap_free(heap, addr);
+}
 
 int gap_free_on(gap_heap *heap, gap_addr addr, gap_stream stream) {
   int rc = gap__heap_record_stream(heap, addr, stream);
-  return rc ? rc : gap__heap_free(heap, addr);
+  return rc ? rc : gap_free(heap, addr);
 }
 
 int gap_record_stream(gap_heap *heap, gap_addr addr, gap_stream stream) {

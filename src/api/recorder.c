@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "api/frames.h"
 #include "base/lock.h"
 
 enum { EXIT_SECONDS = 2 };
@@ -21,8 +22,14 @@ static void at_end(void) {
   gap__unlock(&recorders.lock);
 }
 
-static void before_fork(void) { gap__lock(&recorders.lock); }
-static void in_parent(void) { gap__unlock(&recorders.lock); }
+static void before_fork(void) {
+  gap__lock(&recorders.lock);
+  gap__frames_before_fork();
+}
+static void in_parent(void) {
+  gap__frames_after_fork();
+  gap__unlock(&recorders.lock);
+}
 static void in_child(void) {
   for (struct gap__recorder *recorder = recorders.first; recorder; recorder = recorder->next)
     recorder->in_child(recorder);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "api/client.h"
+#include "api/frames.h"
 #include "api/recorder.h"
 #include "api/state.h"
 #include "api/trace_file.h"
@@ -41,7 +42,11 @@ struct gap__ring {
   atomic_bool stop;
   unsigned turn; /* the state that is written next; of the keeper */
   bool too_large_said;
+  bool has_frames;
+  struct gap__lock words_lock; /* guards what follows; the store's lock is taken inside */
   struct gap__record_writer words;
+  struct gap__frames_told told;
+  _Atomic uint32_t stacks_told; /* as in `told`, for those without the lock */
 };
 
 /* ---- events ---- */
@@ -84,10 +89,27 @@ static uint8_t kind_of(gap_event_kind kind) {
   return kind == GAP_EVENT_OOM ? GAP__RECORD_OOM : (uint8_t)kind;
 }
 
+/* Out of line: a stack that is new to the file.  Its number, or 0 where it finds no room among the words. */
+static __attribute__((noinline)) uint32_t tell_stack(struct gap__ring *ring, uint32_t stack) {
+  gap__lock(&ring->words_lock);
+  if (stack > ring->told.stacks && !gap__frames_tell(&ring->told, &ring->words)) gap__record_flush(&ring->words);
+  if (!ring->words.failed) atomic_store_explicit(&ring->stacks_told, ring->told.stacks, memory_order_relaxed);
+  bool is_told = stack <= atomic_load_explicit(&ring->stacks_told, memory_order_relaxed);
+  gap__unlock(&ring->words_lock);
+  if (!is_told) atomic_fetch_add_explicit(&ring->head->stacks_lost, 1, memory_order_relaxed);
+  return is_told ? stack : 0;
+}
+
+static uint32_t stack_of(struct gap__ring *ring) {
+  uint32_t stack = gap__frames_current();
+  return stack <= atomic_load_explicit(&ring->stacks_told, memory_order_relaxed) ? stack : tell_stack(ring, stack);
+}
+
 /* A gap_event_fn, called by any thread at any time. */
 static void hear(void *arg, const gap_event *event) {
   struct gap__ring *ring = arg;
   bool both = event->pool.first && event->pool.second;
+  uint32_t stack = __builtin_expect(ring->has_frames, 0) ? stack_of(ring) : 0;
   uint64_t number = take_numbers(ring, 1 + (uint64_t)both);
   struct gap__ring_event told = {.ticks = gap__ticks(),
                                  .addr = event->addr,
@@ -96,7 +118,8 @@ static void hear(void *arg, const gap_event *event) {
                                  .stream = event->stream,
                                  .pool = event->pool.second ? event->pool.second : event->pool.first,
                                  .device = (uint16_t)event->device,
-                                 .kind = kind_of(event->kind)};
+                                 .kind = kind_of(event->kind),
+                                 .stack = stack};
   if (event->pool.second) told.flags = both ? GAP__RING_POOL_BOTH : GAP__RING_POOL_SECOND;
   if (__builtin_expect(both, 0))
     put(ring, number++, &(struct gap__ring_event){.kind = GAP__RING_POOL, .addr = event->pool.first});
@@ -215,6 +238,7 @@ static struct gap__ring *new_ring(gap_heap *heap, const struct gap__conf *conf) 
   struct gap__ring *ring = calloc(1, sizeof *ring);
   if (!ring) return NULL;
   ring->heap = heap;
+  ring->has_frames = conf->trace_frames;
   ring->file.fd = ring->wake = -1;
   if (!start(ring, conf)) return ring;
   discard(ring);
@@ -245,6 +269,7 @@ static void at_exit(struct gap__recorder *recorder) {
 /* Nothing is mapped here. */
 static void in_child(struct gap__recorder *recorder) {
   struct gap__ring *ring = ring_of(recorder);
+  gap__frames_leave(ring->has_frames);
   gap__heap_set_recorder(ring->heap, NULL, NULL);
   gap__trace_file_close(&ring->file);
 }
@@ -256,6 +281,7 @@ void gap__ring_begin(gap_heap *heap) {
   client->ring = new_ring(heap, conf);
   if (!client->ring) return;
   client->ring->recorder = (struct gap__recorder){.at_exit = at_exit, .in_child = in_child};
+  gap__frames_want(conf->trace_frames);
   gap__recorder_add(&client->ring->recorder);
   gap__heap_set_recorder(heap, hear, client->ring);
 }
@@ -265,6 +291,7 @@ void gap__ring_end(gap_heap *heap) {
   struct gap__ring *ring = client->ring;
   client->ring = NULL;
   if (!ring || !gap__recorder_remove(&ring->recorder)) return;
+  gap__frames_leave(ring->has_frames);
   gap__heap_set_recorder(heap, NULL, NULL);
   stop_keeper(ring);
   if (ring->has_keeper) pthread_join(ring->keeper, NULL);

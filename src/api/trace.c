@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "api/client.h"
+#include "api/frames.h"
 #include "api/recorder.h"
 #include "api/state.h"
 #include "api/trace_file.h"
@@ -34,6 +35,7 @@ struct gap__trace {
   struct gap__trace_ring ring;
   struct gap__recorder recorder;
   gap_heap *heap;
+  bool has_frames;
   pthread_t thread;
   int wake; /* an eventfd */
   atomic_bool stop, failed;
@@ -45,6 +47,7 @@ struct gap__trace {
   int64_t began; /* where the file began */
   uint64_t lost_told;
   uint64_t states; /* that were written */
+  struct gap__frames_told told;
   struct gap__record_writer writer;
 };
 
@@ -76,7 +79,7 @@ static void hear(void *arg, const gap_event *event) {
   struct gap__trace *trace = arg;
   struct gap__trace_ring *ring = &trace->ring;
   if (__builtin_expect(ring->put == ring->room_until, 0) && !find_room(trace)) return;
-  gap__trace_ring_put(ring, event);
+  gap__trace_ring_put(ring, event, trace->has_frames ? gap__frames_current() : 0);
   if (__builtin_expect(ring->put % WAKE_SLOTS == 0, 0)) eventfd_write(trace->wake, 1);
 }
 
@@ -115,13 +118,14 @@ static int write_event(struct gap__trace *trace, const struct gap__trace_slot *s
                                   [GAP_EVENT_OOM] = GAP__RECORD_OOM};
   return gap__record_event(&trace->writer,
                            &(struct gap__record_event){.kind = (enum gap__record_kind)kinds[slot->kind],
-                                                       .device = (uint32_t)slot->device,
+                                                       .device = slot->device,
                                                        .addr = slot->addr,
                                                        .bytes = slot->bytes,
                                                        .requested = slot->requested,
                                                        .stream = slot->stream,
                                                        .pool = {slot->pool_first, slot->pool_second},
-                                                       .tick = time_of(trace, slot->ticks) - trace->began});
+                                                       .tick = time_of(trace, slot->ticks) - trace->began,
+                                                       .stack = slot->stack});
 }
 
 static int tell_losses(struct gap__trace *trace) {
@@ -139,6 +143,7 @@ static int drain(struct gap__trace *trace) {
   uint64_t end = atomic_load_explicit(&ring->filled, memory_order_acquire);
   int rc = 0;
   compare_clocks(trace);
+  if (trace->has_frames) rc = gap__frames_tell(&trace->told, &trace->writer); /* those of the events that are there */
   for (; !rc && at < end; at++) {
     rc = write_event(trace, &ring->slots[at % GAP__TRACE_SLOTS]);
     if (at - given < GIVE_SLOTS) continue;
@@ -150,6 +155,7 @@ static int drain(struct gap__trace *trace) {
 
 static int begin_file(struct gap__trace *trace) {
   trace->began = trace->tick;
+  trace->told = (struct gap__frames_told){0};
   return gap__state_begin(&trace->heap, 1, &trace->writer, gap__trace_file_write, &trace->file);
 }
 
@@ -243,7 +249,10 @@ static void at_exit(struct gap__recorder *recorder) {
   if (gap__recorder_join(trace->thread)) finish(trace);
 }
 
-static void in_child(struct gap__recorder *recorder) { gap__trace_file_close(&trace_of(recorder)->file); }
+static void in_child(struct gap__recorder *recorder) {
+  gap__frames_leave(trace_of(recorder)->has_frames);
+  gap__trace_file_close(&trace_of(recorder)->file);
+}
 
 static int start(struct gap__trace *trace, const struct gap__conf *conf) {
   trace->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -260,6 +269,7 @@ static struct gap__trace *new_trace(gap_heap *heap, const struct gap__conf *conf
   if (!trace) return NULL;
   memset(trace, 0, sizeof *trace);
   trace->heap = heap;
+  trace->has_frames = conf->trace_frames;
   trace->file.fd = trace->wake = -1;
   if (!start(trace, conf)) return trace;
   discard(trace);
@@ -277,6 +287,7 @@ void gap__trace_begin(gap_heap *heap) {
   client->trace = new_trace(heap, conf);
   if (!client->trace) return;
   client->trace->recorder = (struct gap__recorder){.at_exit = at_exit, .in_child = in_child};
+  gap__frames_want(conf->trace_frames);
   gap__recorder_add(&client->trace->recorder);
   gap__heap_set_events(heap, GAP__TAP_TRACE, hear, client->trace);
   if (atomic_load(&client->trace->failed)) gap__heap_set_events(heap, GAP__TAP_TRACE, NULL, NULL);
@@ -288,6 +299,7 @@ void gap__trace_end(gap_heap *heap) {
   client->trace = NULL;
   if (!trace) return;
   if (gap__recorder_remove(&trace->recorder)) {
+    gap__frames_leave(trace->has_frames);
     stop_thread(trace);
     pthread_join(trace->thread, NULL);
     finish(trace);

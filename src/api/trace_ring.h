@@ -13,8 +13,8 @@ enum { GAP__TRACE_SLOTS = 1 << 15 }; /* 2 MiB: some milliseconds of a program th
 
 struct gap__trace_slot { /* one cache line */
   uint64_t ticks, addr, bytes, requested, stream, pool_first, pool_second;
-  int32_t device;
-  uint32_t kind;
+  uint16_t device, kind;
+  uint32_t stack;
 };
 
 struct gap__trace_ring {
@@ -26,7 +26,7 @@ struct gap__trace_ring {
   bool is_losing;           /* the last one found no room */
 };
 
-static inline void gap__trace_ring_put(struct gap__trace_ring *ring, const gap_event *event) {
+static inline void gap__trace_ring_put(struct gap__trace_ring *ring, const gap_event *event, uint32_t stack) {
   ring->slots[ring->put % GAP__TRACE_SLOTS] = (struct gap__trace_slot){.ticks = gap__ticks(),
                                                                        .addr = event->addr,
                                                                        .bytes = event->bytes,
@@ -34,8 +34,9 @@ static inline void gap__trace_ring_put(struct gap__trace_ring *ring, const gap_e
                                                                        .stream = event->stream,
                                                                        .pool_first = event->pool.first,
                                                                        .pool_second = event->pool.second,
-                                                                       .device = event->device,
-                                                                       .kind = (uint32_t)event->kind};
+                                                                       .device = (uint16_t)event->device,
+                                                                       .kind = (uint16_t)event->kind,
+                                                                       .stack = stack};
   atomic_store_explicit(&ring->filled, ++ring->put, memory_order_release);
 }
 

@@ -67,6 +67,7 @@ struct gap__conf {
   enum gap__convert convert;
   uint64_t trace_max;      /* bytes of the file `trace` */
   uint32_t trace_ring_events;
+  bool trace_frames;       /* with Python stacks */
   uint64_t trim_after_ms;  /* 0 off */
   uint64_t lend_after_ms;  /* idle for so long: a neighbour may have it */
   uint32_t nmalloc;        /* whole ladders tried before the error; 1 */

@@ -37,8 +37,9 @@ struct reader {
   struct gap__text words, slots;
   struct state state; /* the newest that is whole */
   struct clock clock;
-  int64_t tick;  /* of the last event: time does not go back */
-  uint64_t lost; /* numbers whose slot does not have them */
+  int64_t tick;    /* of the last event: time does not go back */
+  uint64_t lost;   /* numbers whose slot does not have them */
+  uint32_t stacks; /* that the words tell */
   struct gap__text trace;
   struct gap__record_writer *writer;
 };
@@ -175,7 +176,7 @@ static int write_event(struct reader *reader, uint64_t number, const struct gap_
                                    .requested = event->requested,
                                    .stream = event->stream,
                                    .tick = time_of(reader, event),
-                                   .stack = event->stack};
+                                   .stack = event->stack <= reader->stacks ? event->stack : 0};
   if (event->kind >= GAP__RECORD_EVENT_KINDS) return 0;
   if (get_pool(reader, number, event, &told.pool)) return gap__record_event(reader->writer, &told);
   reader->lost++;
@@ -227,6 +228,36 @@ static void add_numbered(struct gap__text *out, const char *payload, size_t byte
   store32(out->bytes + head + 4, gap__crc32(out->bytes + begin, out->length - begin));
 }
 
+static uint64_t take_number(const char **at, const char *end) {
+  uint64_t number = 0;
+  for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
+    unsigned char byte = (unsigned char)*(*at)++;
+    number |= (uint64_t)(byte & 0x7F) << shift;
+    if (byte < 0x80) break;
+  }
+  return number;
+}
+
+/* The words are parts, nothing else: a tag, which part, its bytes, and these. */
+static uint32_t count_stacks(const char *at, const char *end) {
+  uint32_t stacks = 0;
+  take_number(&at, end); /* of the parcel */
+  take_number(&at, end); /* its tick */
+  while (at < end && *at++ == GAP__RECORD_LONG) {
+    stacks += take_number(&at, end) == GAP__PART_STACK;
+    uint64_t bytes = take_number(&at, end);
+    at += bytes < (uint64_t)(end - at) ? (size_t)bytes : (size_t)(end - at);
+  }
+  return stacks;
+}
+
+static void find_stacks(struct reader *reader) {
+  const struct gap__text *words = &reader->words;
+  size_t at = GAP__RECORD_MAGIC_BYTES;
+  for (size_t bytes; (bytes = parcel_at(words, at)) > 0; at += bytes)
+    reader->stacks += count_stacks(words->bytes + at + GAP__RECORD_HEAD_BYTES, words->bytes + at + bytes);
+}
+
 /* Parcels that were written elsewhere go on from where the writer is. */
 static int add_parcels(struct reader *reader, const struct gap__text *from, size_t at) {
   int rc = gap__record_flush(reader->writer);
@@ -263,6 +294,7 @@ static int write_trace(struct reader *reader) {
   reader->writer->sink = into_text;
   reader->writer->arg = &reader->trace;
   find_clock(reader);
+  find_stacks(reader);
   gap__text_add_bytes(&reader->trace, GAP__RECORD_MAGIC, GAP__RECORD_MAGIC_BYTES);
   int rc = add_parcels(reader, words, GAP__RECORD_MAGIC_BYTES);
   if (!rc) rc = write_rest(reader);

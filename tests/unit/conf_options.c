@@ -133,6 +133,7 @@ static const struct option_case cases[] = {
      "1048576",
      {{"1024", "1024"}, {"65536", "65536"}, {"67108864", "67108864"}},
      {"512", "1000", "134217728", "1M", NO_NUMBERS}},
+    BOOL("trace_frames", "False"),
     {"serve", "auto", {{"auto", "auto"}, {"True", "True"}, {"False", "False"}}, {"yes", "1", "on", "true", "Auto"}},
     BOOL("page_maker", "True"),
     {"torch", "2.11", {{"2.11", "2.11"}, {"2.12", "2.12"}}, {"2.10", "2.1", "2", "2.11.0", "True", "latest"}},
