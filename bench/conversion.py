@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Conversion beside chunks of one page, over a folder of histories: bench/conversion.py [FOLDER] [--out PREFIX]
 
-For each history the least cap with convert:off and with convert:gated, in multiples of the peak of live bytes P; at a common cap
-(1.005 P, else the next of CAPS that both fit under) the time in the driver, page maker included, what was exchanged, and the time that
-requests waited for streams to stand still.  Asked is a least cap of at most 1.002 P (graphs: 1.02, since pools in use keep their
-pages; reported only where a history is wrapped or short), and a tenth of the driver time.  A table in Markdown goes to standard
-output; with --out PREFIX it goes to PREFIX.md, and everything else to PREFIX.json.  The exit code is 1 when a least cap is missed.
+For each history the least cap with convert:off and with convert:gated, in multiples of the peak of live bytes P; at a
+common cap (1.005 P, else the next of CAPS that both fit under) the time in the driver, page maker included, what was
+exchanged, and the time that requests waited.  Asked is a least cap of at most 1.002 P (graphs: 1.02, since pools in use
+keep their pages; reported only where a history is wrapped or short), and a tenth of the driver time.  A table in Markdown
+goes to standard output; with --out PREFIX it goes to PREFIX.md, and everything else to PREFIX.json.  The exit code is 1 when
+a least cap is missed.
 """
 import argparse
 import concurrent.futures
@@ -18,9 +19,9 @@ import figures
 CONFS = {"off": "convert:off", "gated": "convert:gated"}
 CAPS = ("1.005xP", "1.01xP", "1.03xP", "1.1xP")
 CAP, CAP_PINNED, SHARE = 1.002, 1.02, 0.1
-LEGEND = (f"Asked: {CAP} P (graphs {CAP_PINNED}), a tenth of the driver's time.  Driver time is at the cap named; *copied* are live bytes "
-          "that moved, *stood still* is what requests waited for at gates.  Histories that are wrapped or short, or smaller than "
-          "500 pages, where a page is more than 0.2 %, are reported only.")
+LEGEND = (f"Asked: {CAP} P (graphs {CAP_PINNED}), a tenth of the driver's time.  Driver time is at the cap named; *copied* are"
+          " live bytes that moved, *waits* what requests waited for events and gates (at a lag of 20 ms).  Histories that are"
+          " wrapped or short, or smaller than 500 pages, where a page is more than 0.2 %, are reported only.")
 
 
 def arguments():
@@ -71,16 +72,16 @@ def row(path, result):
     text, good = figures.mark(gated["least"].get("least_cap_factor"), asked_of(path, name, gated["least"]), "{:.4f}")
     before, after = driver_us(off["at"]), driver_us(gated["at"])
     moved = gated["at"].get("conversion", {})
-    cells = [f"{gated['least']['peak_live_bytes'] / 2**30:.2f}", f"{off['least'].get('least_cap_factor') or 0:.4f}", text,
-             result["cap"], f"{before / 1000:.1f}", f"{after / 1000:.1f}", f"{after / before:.2f}" if before else "-",
+    cells = [f"{gated['least']['peak_live_bytes'] / 2**30:.2f}", f"{off['least'].get('least_cap_factor') or 0:.4f}",
+             text, result["cap"], f"{before / 1000:.1f}", f"{after / 1000:.1f}", f"{after / before:.2f}" if before else "-",
              str(moved.get("chunks", "-")), f"{moved.get('copied_bytes', 0) / 2**20:.0f}",
-             f"{gated['at'].get('stall_us', 0) / 1000:.0f}"]
+             f"{off['at'].get('stall_us', 0) / 1000:.0f}", f"{gated['at'].get('stall_us', 0) / 1000:.0f}"]
     return name, [(cell, good if i == 2 else None) for i, cell in enumerate(cells)]
 
 
 def table(rows):
-    head = ["history", "P, GiB", "least cap / P, off", "gated", "cap", "driver ms, off", "gated", "share", "chunks", "copied, MiB",
-            "stood still, ms"]
+    head = ["history", "P, GiB", "least cap / P, off", "gated", "cap", "driver ms, off", "gated", "share", "chunks",
+            "copied, MiB", "waits, ms: off", "gated"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join([name, *[text for text, _ in cells]]) + " |" for name, cells in rows if cells]
     return "\n".join(lines + ["", LEGEND])
