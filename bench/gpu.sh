@@ -204,6 +204,7 @@ part_convert() {
   cat "$out/convert.json"
   check convert-threads timeout 80 "$build/convert" --seconds 10 --seed 2 --threads 4 --streams 1 --cap 4G --json
   check convert-points timeout 80 "$build/convert" --seconds 10 --seed 3 --conf convert:gated,chunk_max:128MiB --cap 8G --json
+  check convert-legacy timeout 80 "$build/convert" --seconds 10 --seed 5 --legacy --json
   check convert-careless timeout 80 "$build/convert" --seconds 10 --seed 4 --careless --json
 }
 

@@ -36,7 +36,7 @@ void gap__gate_note(struct gap__policy_state *s, gap_stream stream, uint64_t thr
   gate->recent = find(gate, stream, thread);
   if (gate->recent < gate->count) return;
   if (gate->streams && gate->count < GAP__GATE_STREAMS)
-    gate->streams[gate->count++] = (struct gap__gate_stream){stream, thread};
+    gate->streams[gate->count++] = (struct gap__gate_stream){.stream = stream, .thread = thread};
   else gate->incomplete = true;
 }
 
@@ -60,13 +60,27 @@ static int make_words(struct gap__policy_state *s) {
   return rc;
 }
 
+/* The legacy default stream and those ordered with it hold each other: a gate before the one is a gate before all, and a second one
+ * would never be reached. */
+static void find_held(struct gap__policy_state *s) {
+  struct gap__gate *gate = &s->gate;
+  uint32_t legacy = find(gate, 0, 0);
+  for (uint32_t i = 0; i < gate->count; i++) {
+    bool blocking = false;
+    gate->streams[i].held = legacy < gate->count && i != legacy &&
+                            gap__dev_stream_blocking(s->dev, gate->streams[i].stream, &blocking) == 0 && blocking;
+  }
+}
+
 /* Can a gate be queued on each stream now, by this thread? */
 static bool is_possible(struct gap__policy_state *s, enum gap__refusal *why) {
   const struct gap__gate *gate = &s->gate;
   *why = GAP__REFUSED_gate;
   if (!s->dev->caps.gates || gate->incomplete) return false;
+  find_held(s);
   for (uint32_t i = 0; i < gate->count; i++) {
     const struct gap__gate_stream *at = &gate->streams[i];
+    if (at->held) continue;
     *why = GAP__REFUSED_thread;
     if (at->thread && at->thread != gap__thread_number()) return false;
     *why = GAP__REFUSED_capture;
@@ -81,7 +95,8 @@ static int queue_gates(struct gap__policy_state *s) {
   gate->value++;
   gate->closed = true;
   for (uint32_t i = 0; i < gate->count && !rc; i++)
-    rc = gap__dev_gate(s->dev, gate->streams[i].stream, word_at(gate, 1 + i), word_at(gate, 0), gate->value);
+    if (!gate->streams[i].held)
+      rc = gap__dev_gate(s->dev, gate->streams[i].stream, word_at(gate, 1 + i), word_at(gate, 0), gate->value);
   if (rc) gap__trouble_driver(s, GAP__CALL_gate, rc);
   return rc;
 }
@@ -92,6 +107,7 @@ static int await_all(struct gap__policy_state *s, uint64_t patience_ns) {
   uint64_t began = gap__dev_now_ns(s->dev), end = began + patience_ns;
   int rc = 0;
   for (uint32_t i = 0; i < gate->count && !rc; i++) {
+    if (gate->streams[i].held) continue;
     uint64_t now = gap__dev_now_ns(s->dev);
     rc = gap__dev_value_await(s->dev, word_at(gate, 1 + i), gate->value, now < end ? end - now : 0);
   }

@@ -261,6 +261,7 @@ struct gap__gate {
   struct gap__gate_stream {
     gap_stream stream;
     uint64_t thread; /* whose it is; 0 unless `stream` is the per-thread default stream */
+    bool held;       /* by the gate before the legacy default stream, with which it is ordered */
   } *streams;        /* room for GAP__GATE_STREAMS; NULL: none was noted */
   uint32_t count, recent;
   bool incomplete;          /* one could not be noted */

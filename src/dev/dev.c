@@ -117,6 +117,10 @@ int gap__dev_wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, 
   CHECKED(dev, wait_value, stream, addr, value);
 }
 
+int gap__dev_stream_blocking(struct gap__dev *dev, gap_stream stream, bool *out) {
+  CHECKED(dev, stream_blocking, stream, out);
+}
+
 int gap__dev_gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap_addr open, uint32_t value) {
   assert(arrived % sizeof value == 0 && open % sizeof value == 0);
   CHECKED(dev, gate, stream, arrived, open, value);

@@ -52,7 +52,7 @@ struct gap__dev_caps {
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
   X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
   X(stream_id) X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
-  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(gate) X(value_await)
+  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await)
 
 enum gap__dev_call {
 #define X(name) GAP__CALL_##name,
@@ -107,6 +107,10 @@ struct gap__dev_ops {
   int (*copy)(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
   int (*write_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
   int (*wait_value)(struct gap__dev *, gap_stream, gap_addr, uint32_t value); /* until *addr >= value */
+
+  /* Optional: is the stream ordered with the legacy default stream, so that what comes on it waits for what that stream was given
+   * before, and the other way round?  Where it is missing none is. */
+  int (*stream_blocking)(struct gap__dev *, gap_stream, bool *out);
 
   /* A gate, in one step of the stream's order with nothing between: `value` is written to *arrived, and what follows waits until
    * *open >= value.  Both words lie in pinned memory; the host opens by storing into *open.  GAP_EDEVICE: the stream captures.
@@ -185,6 +189,7 @@ int gap__dev_stream_destroy(struct gap__dev *, gap_stream);
 int gap__dev_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
 int gap__dev_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
 int gap__dev_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
+int gap__dev_stream_blocking(struct gap__dev *, gap_stream, bool *out);
 int gap__dev_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
 int gap__dev_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 int gap__dev_pin(struct gap__dev *, void *, uint64_t bytes);

@@ -6,7 +6,9 @@
  * the blocks and the kernels.  A kernel that ran in that moment would find a wrong word, or no memory.  With --careless each thread
  * uses a stream that the heap never saw, and that must be found: the test can fail.
  *
- *   convert [--seconds N] [--seed N] [--cap SIZE] [--threads N] [--streams N] [--conf STRING] [--careless] [--json] */
+ * --legacy: the blocks that come and go are of the legacy default stream.
+ *
+ *   convert [--seconds N] [--seed N] [--cap SIZE] [--threads N] [--streams N] [--conf STRING] [--careless] [--legacy] [--json] */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,7 +28,7 @@ enum { STREAMS_MAX = 16, THREADS_MAX = 16, OWNED = 8, CHURNED = 24, DELAY_US_MAX
 static struct {
   uint64_t seconds, seed, cap, threads, streams;
   const char *conf;
-  bool json, careless;
+  bool json, careless, legacy;
 } options = {.seconds = 20, .seed = 1, .cap = (uint64_t)2 << 30, .threads = 2, .streams = 2, .conf = "convert:gated"};
 
 struct block {
@@ -237,7 +239,7 @@ static int set_up(struct run *run) {
   int rc = kernels_open(run->dev, &run->kernels);
   if (rc == 0) rc = make_heap(run);
   if (rc == 0) rc = gap__heap_set_cap(run->heap, 0, options.cap);
-  if (rc == 0) rc = gap__dev_stream_create(run->dev, &run->churn.stream);
+  if (rc == 0 && !options.legacy) rc = gap__dev_stream_create(run->dev, &run->churn.stream);
   run->churn.random = options.seed;
   for (unsigned i = 0; rc == 0 && i < options.threads; i++) rc = set_up_worker(run, i) ? 0 : GAP_EDEVICE;
   return rc;
@@ -323,6 +325,7 @@ static bool read_options(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     bool *flag = strcmp(argv[i], "--json") == 0       ? &options.json
                  : strcmp(argv[i], "--careless") == 0 ? &options.careless
+                 : strcmp(argv[i], "--legacy") == 0   ? &options.legacy
                                                       : NULL;
     bool known = flag != NULL;
     if (flag) *flag = true;
@@ -356,7 +359,7 @@ int main(int argc, char **argv) {
   static struct run run;
   if (!read_options(argc, argv)) {
     fputs("convert [--seconds N] [--seed N] [--cap SIZE] [--threads N] [--streams N] [--conf STRING] [--careless] "
-          "[--json]\n",
+          "[--legacy] [--json]\n",
           stderr);
     return 2;
   }

@@ -492,6 +492,13 @@ static gap__cuda_result cuStreamCreate(gap__cuda_stream *out, unsigned flags) {
   return *out ? GAP__CUDA_SUCCESS : GAP__CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Its own streams are ordered with nothing; the per-thread default stream is with the legacy one. */
+static gap__cuda_result cuStreamGetFlags(gap__cuda_stream stream, unsigned *out) {
+  PASS(CONTEXT);
+  *out = number_of(stream) <= 2 ? 0 : GAP__CU_STREAM_NON_BLOCKING;
+  return GAP__CUDA_SUCCESS;
+}
+
 static gap__cuda_result cuStreamDestroy(gap__cuda_stream stream) {
   PASS(CONTEXT);
   return context_of(stream) ? GAP__CUDA_SUCCESS : GAP__CUDA_ERROR_INVALID_HANDLE;

@@ -76,6 +76,9 @@ static int write_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, u
 static int wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
   FORWARD(wait_value, stream, addr, value);
 }
+static int stream_blocking(struct gap__dev *dev, gap_stream stream, bool *out) {
+  FORWARD(stream_blocking, stream, out);
+}
 static int gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap_addr open, uint32_t value) {
   FORWARD(gate, stream, arrived, open, value);
 }
@@ -108,7 +111,7 @@ static void destroy(struct gap__dev *dev) {
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) X(segment_alloc) X(segment_free) \
   X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) X(stream_id) \
   X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
-  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(gate) X(value_await)
+  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await)
 /* clang-format on */
 
 void fault_attach(struct fault *f, struct gap__dev *dev, const struct fault_plan *plan) {

@@ -549,6 +549,33 @@ static void noted_streams(void **state) {
   try_end(&t);
 }
 
+/* Streams that are ordered with the legacy one are held by its gate, whosever they are; a capture among them still counts. */
+static int is_blocking(struct gap__dev *dev, gap_stream stream, bool *out) {
+  (void)dev;
+  *out = stream != STREAM_A;
+  return 0;
+}
+static void ordered_with_the_legacy_stream(void **state) {
+  (void)state;
+  struct scene sc = half_idle(on_sim(GATED));
+  struct gap__dev_ops ops = *sc.t.dev->ops;
+  const struct gap__dev_ops *before = sc.t.dev->ops;
+  ops.stream_blocking = is_blocking;
+  sc.t.dev->ops = &ops;
+  try_give(&sc.t, try_get(&sc.t, 0, 1000));
+  assert_int_equal(gap__heap_record_stream(sc.t.heap, sc.low, 77), 0);
+  assert_int_equal(gap__heap_record_stream(sc.t.heap, sc.low, 78), 0);
+  uint64_t gates = try_calls(&sc.t, GAP__CALL_gate);
+  gap_addr wanted = try_get(&sc.t, STREAM_A, 30 * MIB);
+  assert_int_equal(try_stats(&sc.t)->conversions, 1);
+  assert_int_equal(try_calls(&sc.t, GAP__CALL_gate) - gates,
+                   2 + 1); /* before the legacy one and A, and behind the copy */
+  sc.t.dev->ops = before;
+  try_give(&sc.t, wanted);
+  gap__sim_clock_advance(sc.t.dev, 1000000000);
+  finish(&sc);
+}
+
 /* More than can be held: conversion is refused, nothing else. */
 static void too_many_streams(void **state) {
   (void)state;
@@ -587,6 +614,7 @@ int main(void) {
       cmocka_unit_test(torn_and_healed),
       cmocka_unit_test(noted_streams),
       cmocka_unit_test(too_many_streams),
+      cmocka_unit_test(ordered_with_the_legacy_stream),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,7 @@ static const struct gap__dev_ops all_ops = {
     .copy = gap__cuda_copy,
     .write_value = gap__cuda_write_value,
     .wait_value = gap__cuda_wait_value,
+    .stream_blocking = gap__cuda_stream_blocking,
     .gate = gap__cuda_gate,
     .value_await = gap__cuda_value_await,
     .pin = gap__cuda_pin,

@@ -128,6 +128,15 @@ int gap__cuda_wait_value(struct gap__dev *dev, gap_stream stream, gap_addr addr,
   RETURN_CALL(cuda, cuStreamWaitValue32, stream_of(stream), addr, value, GAP__CU_STREAM_WAIT_VALUE_GEQ);
 }
 
+int gap__cuda_stream_blocking(struct gap__dev *dev, gap_stream stream, bool *out) {
+  struct cuda *cuda = cuda_of(dev);
+  unsigned flags = 0;
+  int rc = 0;
+  CALL_IN_CONTEXT(rc, cuda, cuStreamGetFlags, stream_of(stream), &flags);
+  if (rc == 0) *out = !(flags & GAP__CU_STREAM_NON_BLOCKING);
+  return rc;
+}
+
 static union gap__cuda_memop memop(unsigned operation, gap_addr addr, uint32_t value, unsigned flags) {
   return (union gap__cuda_memop){
       .value = {.operation = operation, .address = addr, .number = {.value = value}, .flags = flags}};

@@ -96,6 +96,7 @@ int gap__cuda_stream_destroy(struct gap__dev *, gap_stream);
 int gap__cuda_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
 int gap__cuda_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
 int gap__cuda_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
+int gap__cuda_stream_blocking(struct gap__dev *, gap_stream, bool *out);
 int gap__cuda_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
 int gap__cuda_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 
