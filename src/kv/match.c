@@ -119,7 +119,7 @@ static int open_seq(struct gap_kv *kv, const gap_kv_prompt *prompt, uint32_t *ou
   if (count > kv->options.tokens) return GAP_ELIMIT;
   gap__kv_leaving_poll(kv);
   uint32_t seq = gap__kv_seq_begin(kv, p->tenant, p->session);
-  if (!seq) return GAP_ELIMIT;
+  if (!seq) return kv_no_row(kv);
   *out = seq;
   *hit = 0;
   if (!count || !kv_shares(kv)) return 0;

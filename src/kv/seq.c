@@ -260,7 +260,7 @@ static int fork_seq(struct gap_kv *kv, uint32_t from, uint32_t *out) {
   if (kv_seq_at(kv, from)->swapped) return GAP_ESTATE;
   const struct kv_seq *f = kv_seq_at(kv, from);
   uint32_t to = gap__kv_seq_begin(kv, f->tenant, f->session);
-  if (!to) return GAP_ELIMIT;
+  if (!to) return kv_no_row(kv);
   gap__kv_seq_offer(kv, from);
   struct kv_seq *t = kv_seq_at(kv, to);
   share_row(kv, from, to);

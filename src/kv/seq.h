@@ -19,6 +19,8 @@ static inline int kv_find(const struct gap_kv *kv, gap_kv_seq handle, uint32_t *
 
 /* An empty one; 0: no row is left. */
 uint32_t gap__kv_seq_begin(struct gap_kv *, uint64_t tenant, uint64_t session);
+/* Why there was none. */
+static inline int kv_no_row(const struct gap_kv *kv) { return kv->seqs.in_use >= kv->rows ? GAP_ELIMIT : GAP_ENOMETA; }
 /* Its row is free; it names no KV page any more. */
 void gap__kv_seq_end(struct gap_kv *, uint32_t seq);
 
