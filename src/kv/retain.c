@@ -23,9 +23,14 @@ static int timer_room(struct gap_kv *kv, uint32_t more) {
   return 0;
 }
 
+static bool is_before(const struct kv_timer *a, const struct kv_timer *b) {
+  return a->deadline_ms != b->deadline_ms ? a->deadline_ms < b->deadline_ms : a->order > b->order;
+}
+
 static void timer_add(struct gap_kv *kv, struct kv_timer timer) {
   uint32_t at = kv->timer_count++;
-  for (; at && kv->timers[(at - 1) / 2].deadline_ms > timer.deadline_ms; at = (at - 1) / 2)
+  timer.order = ++kv->timer_order;
+  for (; at && is_before(&timer, &kv->timers[(at - 1) / 2]); at = (at - 1) / 2)
     kv->timers[at] = kv->timers[(at - 1) / 2];
   kv->timers[at] = timer;
 }
@@ -34,8 +39,8 @@ static struct kv_timer timer_take(struct gap_kv *kv) {
   struct kv_timer first = kv->timers[0], last = kv->timers[--kv->timer_count];
   uint32_t at = 0;
   for (uint32_t next; (next = 2 * at + 1) < kv->timer_count; at = next) {
-    if (next + 1 < kv->timer_count && kv->timers[next + 1].deadline_ms < kv->timers[next].deadline_ms) next++;
-    if (kv->timers[next].deadline_ms >= last.deadline_ms) break;
+    if (next + 1 < kv->timer_count && is_before(&kv->timers[next + 1], &kv->timers[next])) next++;
+    if (!is_before(&kv->timers[next], &last)) break;
     kv->timers[at] = kv->timers[next];
   }
   kv->timers[at] = last;
@@ -115,7 +120,7 @@ static void raise_level(struct gap_kv *kv, uint32_t index, uint8_t level, uint64
   if (level == node->level && !longer) return;
   node->deadline_ms = deadline_ms;
   set_level(kv, index, level, false);
-  if (deadline_ms) timer_add(kv, (struct kv_timer){deadline_ms, index});
+  if (deadline_ms) timer_add(kv, (struct kv_timer){.deadline_ms = deadline_ms, .node = index});
 }
 
 static int retain(struct gap_kv *kv, uint32_t seq, const gap_kv_retention *r) {
@@ -150,14 +155,26 @@ int gap_kv_retain(gap_kv *kv, gap_kv_seq seq, const gap_kv_retention *r) {
 
 /* ---- all at once ---- */
 
-/* Nodes by number: free records have no filled tokens and no KV pages. */
+/* In the order in which they would have gone: the end of a sequence before its beginning. */
+static void move_session(struct gap_kv *kv, uint64_t session, uint32_t level) {
+  uint32_t end = kv->page_count + level;
+  for (uint32_t page = kv->pages[end].next, next; page != end; page = next) {
+    next = kv->pages[page].next;
+    if (kv_node_at(kv, kv->pages[page].node)->session != session) continue;
+    gap__kv_list_remove(kv, page);
+    gap__kv_list_add(kv, page, 0, false);
+  }
+}
+
+/* Free records, and roots, have no tokens. */
 static void end_session(struct gap_kv *kv, uint64_t session) {
+  for (uint32_t level = 1; level < KV_LEVELS; level++) move_session(kv, session, level);
   for (uint32_t i = 1; i < kv->nodes.count; i++) {
     struct kv_node *node = kv_node_at(kv, i);
     if (!node->filled || node->session != session) continue;
+    node->level = 0;
     node->deadline_ms = 0;
     node->session = 0;
-    set_level(kv, i, 0, false);
   }
 }
 

@@ -90,6 +90,7 @@ struct kv_leaving { /* table entries that go when the event has passed */
 
 struct kv_timer {
   uint64_t deadline_ms;
+  uint64_t order; /* of its making: of equal deadlines the last one comes first */
   uint32_t node;
 };
 
@@ -137,6 +138,7 @@ struct gap_kv {
   unsigned char *ceiling;
   struct kv_timer *timers; /* a heap, the earliest first */
   uint32_t timer_count, timer_room;
+  uint64_t timer_order;
   uint32_t pinned; /* nodes */
   uint32_t *path;  /* [columns]: the nodes of the prompt that is being looked up */
   /* what the device is to be told */

@@ -164,17 +164,20 @@ static int take_all(struct reading *r, struct gap__input *input) {
   return rc;
 }
 
-int gap__requests_read(const char *path, uint64_t most, struct gap__requests *out, char **message) {
-  struct gap__input input;
+int gap__requests_read_opened(struct gap__input *input, uint64_t most, struct gap__requests *out, char **message) {
   struct reading r = {
       .out = out, .most = most, .input_column = -1, .output_column = -1, .time_column = -1, .message = message};
   *out = (struct gap__requests){0};
-  int rc = gap__input_open(&input, path, NULL, NULL, message);
-  if (rc) return rc;
-  rc = take_all(&r, &input);
-  gap__input_close(&input);
+  int rc = take_all(&r, input);
+  gap__input_close(input);
   if (rc) gap__requests_free(out);
   return rc ? gap__message_settle(message, rc) : 0;
+}
+
+int gap__requests_read(const char *path, uint64_t most, struct gap__requests *out, char **message) {
+  struct gap__input input;
+  int rc = gap__input_open(&input, path, NULL, NULL, message);
+  return rc ? rc : gap__requests_read_opened(&input, most, out, message);
 }
 
 void gap__requests_free(struct gap__requests *requests) {

@@ -23,6 +23,9 @@ struct gap__requests {
 
 /* `most` of them, 0: all.  0, GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA with the reason in *message, malloc'ed. */
 int gap__requests_read(const char *path, uint64_t most, struct gap__requests *out, char **message);
+/* What was opened; closes it. */
+struct gap__input;
+int gap__requests_read_opened(struct gap__input *, uint64_t most, struct gap__requests *out, char **message);
 void gap__requests_free(struct gap__requests *);
 
 /* The token at `position` of request `index`: of its prompt, or generated. */
