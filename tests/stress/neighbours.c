@@ -26,8 +26,13 @@ static void report_on(const char *who, const struct actor_report *r) {
   print_message("  %s: %lld steps, %lld requests refused\n", who, (long long)r->steps, (long long)r->refused);
 }
 
-/* The smaller part of the larger, in percent. */
-static int64_t evenness(int64_t a, int64_t b) { return a < b ? 100 * a / (b ? b : 1) : 100 * b / (a ? a : 1); }
+/* The one does at least so many percent of the steps of the other; a machine on which they are few, as under a sanitizer, says no more than that both
+ * do some. */
+static void expect_even(int64_t a, int64_t b, int64_t percent) {
+  assert_true(a > 0 && b > 0);
+  if (a + b < 40) print_message("  too few steps to compare\n");
+  else assert_true(100 * a >= percent * b && 100 * b >= percent * a);
+}
 
 static void print_exchange(struct actor *actor, const char *who) {
   print_message("  %s: asked %lld times, %lld MiB came free; gave %lld MiB\n", who,
@@ -52,7 +57,7 @@ static void both_fit(void **state) {
   print_exchange(&a, "first"), print_exchange(&b, "second");
   assert_int_equal(first.wrong + second.wrong, 0);
   assert_int_equal(first.refused + second.refused, 0);
-  assert_true(evenness(first.steps, second.steps) >= 50);
+  expect_even(first.steps, second.steps, 50);
   assert_true(actor_stat(&a, "neighbour_given_bytes") > 0);
   actor_end(&a), actor_end(&b);
 }
@@ -95,7 +100,7 @@ static void both_want_more_than_half(void **state) {
   report_on("first", &first), report_on("second", &second);
   print_exchange(&a, "first"), print_exchange(&b, "second");
   assert_int_equal(first.wrong + second.wrong, 0);
-  assert_true(evenness(first.steps, second.steps) >= 25);
+  expect_even(first.steps, second.steps, 25);
   assert_true(3 * (first.steps + second.steps) * 3000 >= alone.steps * 6000);
   actor_end(&a), actor_end(&b);
 }
