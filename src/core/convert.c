@@ -427,7 +427,7 @@ static bool is_worth_it(const struct gap__convert_plan *plan, struct gap__conver
 static uint64_t convert_still(struct gap__policy_state *s, struct gap__convert_wish wish) {
   struct gap__convert_plan plan;
   poll_epochs(s);
-  gap__pending_poll(s);
+  gap__pending_poll(s, NULL);
   gap__convert_plan(s, true, &plan);
   count_refused(s, &plan);
   if (!is_worth_it(&plan, wish)) return 0;

@@ -269,7 +269,7 @@ bool gap__lane_drain(struct gap__policy_state *s) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) settle_line(lane, rc == 0);
   if (rc) return false;
   gap__use_end_lost(s);
-  gap__pending_poll(s);
+  gap__pending_poll(s, NULL);
   s->drains++;
   gap__count_stall(s, began);
   return true;

@@ -5,6 +5,7 @@
 #include "core/lane.h"
 
 #include "core/arena.h"
+#include "core/behind.h"
 #include "core/chunk.h"
 #include "core/follow.h"
 #include "core/gate.h"
@@ -87,6 +88,7 @@ void gap__lane_make_plain(struct gap__lane *lane) {
 void gap__lane_retire(struct gap__lane *lane) {
   if (lane->ended) return;
   gap__follow_leave(lane);
+  gap__behind_forget(lane);
   unpublish(lane);
   lane->ended = true;
   lane->thread = GAP__THREAD_NONE; /* reports go on to show the rest */
@@ -285,6 +287,7 @@ void gap__lanes_destroy(struct gap__policy_state *s) {
       gap__dev_event_destroy(s->dev, lane->marks[lane->mark_first].event);
       lane->mark_first = (lane->mark_first + 1) % GAP__MARKS;
     }
+    gap__behind_forget(lane);
     gap__slab_destroy(&lane->blocks);
     gap__slab_destroy(&lane->trays);
   }

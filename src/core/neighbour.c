@@ -42,7 +42,7 @@ void gap__neighbour_give(struct gap__policy_state *s, uint64_t bytes, struct gap
   uint64_t wanted = bytes / GAP__PAGE + (bytes % GAP__PAGE != 0), given = 0, pages = 1;
   uint64_t now_ns = gap__dev_now_ns(s->dev), until_ns = now_ns + GIVE_NS;
   lock_politely(s);
-  gap__pending_poll(s);
+  gap__pending_poll(s, NULL);
   gap__watch_note(s, now_ns);
   while (pages && given < wanted && gap__dev_now_ns(s->dev) < until_ns) {
     uint64_t left = wanted - given;

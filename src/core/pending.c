@@ -2,6 +2,7 @@
 #include "core/pending.h"
 
 #include "core/arena.h"
+#include "core/behind.h"
 #include "core/events.h"
 #include "core/gate.h"
 #include "core/lane.h"
@@ -68,13 +69,22 @@ static int pending_room(struct gap__policy_state *s) {
   return 0;
 }
 
+/* The capture that the stream takes part in, where that is of interest; 0: none. */
+static uint64_t capture_of(struct gap__policy_state *s, gap_stream stream) {
+  uint64_t capture = 0;
+  uint32_t count = 0;
+  if (!gap__device_conf(s->device)->graph_capture_record_stream_reuse) return 0;
+  return gap__dev_stream_front(s->dev, stream, &capture, NULL, &count) ? 0 : capture;
+}
+
 int gap__use_add(struct gap__policy_state *s, gap_stream stream, uint64_t thread, uint32_t *uses) {
   for (uint32_t i = *uses; i; i = use_at(s, i)->next)
     if (is_open(use_at(s, i), stream, thread)) return 0;
   uint32_t use = pending_room(s) ? 0 : gap__slab_take(&s->uses);
   if (!use) return GAP_ENOMETA;
   gap__gate_note(s, stream, thread);
-  *use_at(s, use) = (struct gap__use){.next = *uses, .taken = true, .stream = stream, .thread = thread};
+  *use_at(s, use) = (struct gap__use){
+      .next = *uses, .taken = true, .stream = stream, .thread = thread, .capture = capture_of(s, stream)};
   *uses = use;
   return 0;
 }
@@ -97,8 +107,55 @@ static int use_record(struct gap__policy_state *s, struct gap__use *use) {
   return gap__stream_captures(s, use->stream) ? GAP_EAGAIN : gap__event_mark(s, use->stream, &use->event);
 }
 
-static bool use_ended(struct gap__policy_state *s, struct gap__use *use) {
+/* A use for each further node behind which `use` ends.  False, and nothing was done: no records. */
+static bool add_nodes(struct gap__policy_state *s, struct gap__use *use, const gap__node *nodes, uint32_t count) {
+  uint32_t rest = use->next;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t more = gap__slab_take(&s->uses);
+    if (!more) {
+      while (use->next != rest) use_drop(s, &use->next);
+      return false;
+    }
+    *use_at(s, more) = (struct gap__use){.next = use->next,
+                                         .taken = true,
+                                         .stream = use->stream,
+                                         .thread = use->thread,
+                                         .capture = use->capture,
+                                         .node = nodes[i]};
+    use->next = more;
+  }
+  return true;
+}
+
+/* The use ends here, inside the capture that it began in: behind all nodes that the stream's next operation would come after.  A
+ * use that began outside may have work that is in no graph. */
+static void use_note_nodes(struct gap__policy_state *s, struct gap__use *use) {
+  gap__node nodes[GAP__BEHIND_WIDTH];
+  uint32_t count = GAP__BEHIND_WIDTH;
+  uint64_t now = 0;
+  if (!use->capture || (use->thread && use->thread != gap__thread_number())) return;
+  if (gap__dev_stream_front(s->dev, use->stream, &now, nodes, &count) || now != use->capture) return;
+  if (count && count <= GAP__BEHIND_WIDTH && add_nodes(s, use, nodes + 1, count - 1)) use->node = nodes[0];
+}
+
+/* Whose request it is that looks: the order of a graph tells what has ended for its stream. */
+struct looker {
+  struct gap__lane *lane; /* NULL: nobody's */
+  uint64_t capture;       /* that was looked at; 0: none yet */
+  bool takes_part;        /* its stream, in that */
+};
+
+/* Is the use inside a capture that the looker takes part in? */
+static bool is_captured_with(struct looker *by, const struct gap__use *use) {
+  if (!by->lane || !use->node || use->event) return false;
+  if (by->capture != use->capture) by->takes_part = gap__behind_look(by->lane, use->capture);
+  by->capture = use->capture;
+  return by->takes_part;
+}
+
+static bool use_ended(struct gap__policy_state *s, struct looker *by, struct gap__use *use) {
   if (use->over) return true;
+  if (is_captured_with(by, use)) return gap__behind_has(by->lane, use->node);
   if (!use->event && (use->lost || use_record(s, use))) return false;
   return gap__dev_event_query(s->dev, use->event) == 0; /* not when the driver cannot say either */
 }
@@ -151,16 +208,17 @@ void gap__pending_add(struct gap__lane *lane, uint32_t block, uint32_t uses) {
   struct gap__policy_state *s = lane->owner;
   for (uint32_t i = uses; i; i = use_at(s, i)->next) {
     struct gap__use *use = use_at(s, i);
-    if (!use->event && !use->lost && !use->over) use_record(s, use);
+    if (use->event || use->lost || use->over || use->node) continue;
+    if (use_record(s, use) == GAP_EAGAIN) use_note_nodes(s, use);
   }
   uint32_t at = s->pending_count++;
   *pending_at(s, at) = (struct gap__pending){lane, block, uses};
 }
 
 /* Drops the uses that have ended. True when none is left. */
-static bool uses_ended(struct gap__policy_state *s, uint32_t *uses) {
+static bool uses_ended(struct gap__policy_state *s, struct looker *by, uint32_t *uses) {
   for (uint32_t *link = uses; *link;) {
-    if (use_ended(s, use_at(s, *link))) use_drop(s, link);
+    if (use_ended(s, by, use_at(s, *link))) use_drop(s, link);
     else link = &use_at(s, *link)->next;
   }
   return !*uses;
@@ -180,12 +238,13 @@ static void pending_complete(const struct gap__pending *p) {
   gap__unlock(&lane->lock);
 }
 
-uint32_t gap__pending_poll(struct gap__policy_state *s) {
+uint32_t gap__pending_poll(struct gap__policy_state *s, struct gap__lane *lane) {
+  struct looker nobody = {0}, by = {.lane = lane};
   uint32_t completed = 0, kept = 0, count = s->pending_count;
   atomic_store_explicit(&s->owing, 0, memory_order_relaxed); /* who still owes is found again */
   for (uint32_t i = 0; i < count; i++) {
     struct gap__pending *p = pending_at(s, i);
-    if (uses_ended(s, &p->uses)) {
+    if (uses_ended(s, p->lane == lane ? &by : &nobody, &p->uses)) {
       pending_complete(p);
       completed++;
     } else {
@@ -205,17 +264,21 @@ static void pending_remove(struct gap__policy_state *s, uint32_t at) {
 
 static uint32_t poll_lane(struct gap__lane *lane) {
   struct gap__policy_state *s = lane->owner;
+  struct looker by = {.lane = lane};
   uint32_t completed = 0, i = 0;
   while (i < s->pending_count) {
     struct gap__pending *p = pending_at(s, i);
     if (p->lane != lane) {
       i++;
-      continue;
+    } else if (uses_ended(s, &by, &p->uses)) {
+      pending_complete(p);
+      pending_remove(s, i);
+      completed++;
+    } else if (is_captured_with(&by, use_at(s, p->uses))) {
+      i++; /* it waits for its graph, which costs no query */
+    } else {
+      break;
     }
-    if (!uses_ended(s, &p->uses)) break;
-    pending_complete(p);
-    pending_remove(s, i);
-    completed++;
   }
   return completed;
 }
@@ -231,7 +294,7 @@ void gap__pending_poll_lane(struct gap__lane *lane) {
 
 void gap__pending_pay(struct gap__policy_state *s) {
   if (!gap__trylock(&s->lock)) return;
-  gap__pending_poll(s);
+  gap__pending_poll(s, NULL);
   gap__unlock(&s->lock);
 }
 
@@ -255,5 +318,5 @@ bool gap__pending_wait(struct gap__policy_state *s) {
   for (uint32_t i = p->uses; i; i = use_at(s, i)->next)
     if (use_at(s, i)->event) gap__dev_event_wait(s->dev, use_at(s, i)->event);
   gap__count_stall(s, began);
-  return gap__pending_poll(s) > 0;
+  return gap__pending_poll(s, NULL) > 0;
 }

@@ -1,7 +1,11 @@
 /* Uses of blocks by other streams, and frees that wait for them.  Under the device lock, none under a lane lock.
  *
  * The event of a use is recorded when the block is freed, or when the using stream ends.  A use of a per-thread default stream
- * can be recorded by its own thread only: when it next asks for memory on that stream or leaves the hot path, or at its end. */
+ * can be recorded by its own thread only: when it next asks for memory on that stream or leaves the hot path, or at its end.
+ *
+ * With graph_capture_record_stream_reuse a use that begins and ends inside one capture ends behind nodes of its graph, too: for a
+ * stream of the same capture that comes after these nodes it is over, and the block may be used again there.  When the capture has
+ * ended there is an event, as for any other. */
 #ifndef GAP_PENDING_H
 #define GAP_PENDING_H
 
@@ -27,10 +31,11 @@ void gap__use_end_lost(struct gap__policy_state *);
 /* Files a block that was freed while other streams use it (`uses`, not empty): records an event on each.  Cannot fail: adding
  * a use made room. */
 void gap__pending_add(struct gap__lane *, uint32_t block, uint32_t uses);
-/* Frees the blocks whose events have completed. Returns how many. */
-uint32_t gap__pending_poll(struct gap__policy_state *);
-/* Before a request of this lane is served from elsewhere: frees those of its own blocks whose events have completed, in order, up to
- * the first that has not; so there is one query, as a rule.  Nothing where somebody holds the device lock.  Expects no lock held. */
+/* Frees the blocks whose events have completed. Returns how many.  `lane`: whose request it is, NULL nobody's; of its own blocks those
+ * too whose uses the order of the graph has ended that captures its stream. */
+uint32_t gap__pending_poll(struct gap__policy_state *, struct gap__lane *lane);
+/* Before a request of this lane is served from elsewhere: the same for its own blocks, in order, up to the first that waits for an
+ * event; so there is one query, as a rule.  Nothing where somebody holds the device lock.  Expects no lock held. */
 void gap__pending_poll_lane(struct gap__lane *);
 /* Waits for the pending block that was freed first, of those whose events are recorded.  False: there is none. */
 bool gap__pending_wait(struct gap__policy_state *);

@@ -226,7 +226,7 @@ static COLD void turn_epoch(struct gap__lane *lane) {
   }
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
-  gap__pending_poll(s);
+  gap__pending_poll(s, NULL);
   gap__unlock(&s->lock);
 }
 
@@ -358,7 +358,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   bool all = !pool.first && !pool.second;
   gap__lock(&s->lock);
   atomic_store(&s->ahead, NULL); /* what is given back must not be made anew ahead of need */
-  gap__pending_poll(s);
+  gap__pending_poll(s, NULL);
   while (gap__pending_wait(s)) continue; /* what other streams still use is given back too, as empty_cache does */
   uint64_t pages = trim_to(s, all ? NULL : &pool, 0);
   if (all && is_safe_point(s)) pages += gap__convert(s, GAP__CONVERT_ALL, GAP__STILL_BY_PROMISE);
@@ -370,7 +370,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
 
 static int defragment(struct gap__policy_state *s, uint64_t *bytes_freed) {
   gap__lock(&s->lock);
-  gap__pending_poll(s);
+  gap__pending_poll(s, NULL);
   uint64_t pages = gap__convert(s, GAP__CONVERT_ALL, GAP__STILL_BY_PROMISE);
   gap__figures_sample(s);
   gap__limit_judge(s);

@@ -129,7 +129,7 @@ static bool page_is_precious(const struct ladder *l) {
 
 static bool search_units(struct ladder *l) {
   if (rung_done(l, GAP__RUNG_fit, fit_in(l, l->arena))) return true;
-  bool freed = gap__pending_poll(l->s) > 0;
+  bool freed = gap__pending_poll(l->s, l->lane) > 0;
   if (rung_done(l, GAP__RUNG_pending, freed && fit_in(l, l->arena))) return true;
   if (page_is_precious(l) && rung_done(l, GAP__RUNG_fit, fit_corner(l))) return true;
   if (serve(l, GAP__PLACE_FEW_MISSING)) return true;
@@ -343,7 +343,7 @@ int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, stru
   struct ladder l = begin(lane, req, GAP__ARENA_PLANNED);
   struct gap__spot spot = {.range = range, .off = off};
   uint32_t reserved;
-  gap__pending_poll(l.s);
+  gap__pending_poll(l.s, lane);
   uint64_t soft = gap__follow_limit(l.s, gap__soft_limit(l.s, req->bytes), gap__hard_limit(l.s));
   gap__lock(&lane->lock);
   int rc = reserve_at(&l, &spot, &reserved);

@@ -215,6 +215,7 @@ struct gap__lane {
   bool unheard;                  /* the driver cannot say whether the first mark's event has completed */
   bool doubtful;                 /* no event can end the open epoch: only a drained device does */
   uint64_t stream_id;
+  struct gap__behind *behind;    /* behind.h; NULL: nothing was looked for */
   struct gap__lane *next;        /* all lanes of the device, newest first; or the spare ones */
   _Atomic bool pinned;           /* a private pool in use: its pages stay */
   bool released;                 /* its private pool is no longer in use; device lock */
@@ -236,6 +237,8 @@ struct gap__use {
   gap_stream stream;
   uint64_t thread;   /* whose stream it is; 0 unless `stream` is the per-thread default stream */
   gap__event event;  /* 0: not recorded yet; recorded when the block is freed, or before its stream ends */
+  uint64_t capture;  /* in which it began; 0: in none, or that is of no interest */
+  gap__node node;    /* behind which it ends in that capture; 0: not known.  Without meaning once there is an event */
 };
 
 struct gap__pending {

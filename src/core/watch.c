@@ -123,7 +123,7 @@ static void begin_look(struct gap__policy_state *s, uint64_t now_ns) {
   s->watch.due_ns = now_ns + look_after_ns(s);
   gap__dev_background_ask(s->dev); /* on a simulated card: events are looked at now, not when the worker last worked */
   gap__dev_background(s->dev, true);
-  if (trim_age_ns(s) || lend_age_ns(s)) gap__pending_poll(s);
+  if (trim_age_ns(s) || lend_age_ns(s)) gap__pending_poll(s, NULL);
   gap__dev_background(s->dev, false);
 }
 

@@ -99,6 +99,14 @@ int gap__dev_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out
   CHECKED(dev, stream_capturing, stream, out);
 }
 
+int gap__dev_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+  CHECKED(dev, stream_front, stream, capture, nodes, count);
+}
+
+int gap__dev_node_before(struct gap__dev *dev, gap__node node, gap__node *nodes, uint32_t *count) {
+  CHECKED(dev, node_before, node, nodes, count);
+}
+
 int gap__dev_stream_create(struct gap__dev *dev, gap_stream *out) { CHECKED(dev, stream_create, out); }
 
 int gap__dev_stream_destroy(struct gap__dev *dev, gap_stream stream) { CHECKED(dev, stream_destroy, stream); }

@@ -30,6 +30,7 @@
 
 typedef uint64_t gap__chunk; /* physical handle; 0 is none */
 typedef uint64_t gap__event; /* event handle; 0 is none */
+typedef uint64_t gap__node;  /* of a graph; 0 is none */
 
 enum gap__place { GAP__PLACE_DEVICE, GAP__PLACE_HOST };
 
@@ -51,7 +52,8 @@ struct gap__dev_caps {
 #define GAP__DEV_CALLS(X) \
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
   X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
-  X(stream_id) X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
+  X(stream_id) X(stream_capturing) X(stream_front) X(node_before) \
+  X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
   X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await)
 
 enum gap__dev_call {
@@ -91,13 +93,22 @@ struct gap__dev_ops {
   int (*event_record)(struct gap__dev *, gap__event, gap_stream);
   int (*event_query)(struct gap__dev *, gap__event); /* GAP_OK complete, GAP_EAGAIN not yet */
   int (*event_wait)(struct gap__dev *, gap__event);  /* blocks the calling thread */
-  /* Work queued on the stream from now on runs after the event; nobody waits on the host. */
+  /* Work queued on the stream from now on runs after the event; nobody waits on the host.  After an event of a capture the stream takes
+   * part in it; GAP_EDEVICE where it takes part in another, or in one and the event is of none. */
   int (*stream_wait)(struct gap__dev *, gap_stream, gap__event);
 
   /* Streams. `stream_id` is unique over the life of the process, a handle is not.  GAP_EAGAIN: the stream captures, and to
    * ask would spoil it. */
   int (*stream_id)(struct gap__dev *, gap_stream, uint64_t *out);
   int (*stream_capturing)(struct gap__dev *, gap_stream, bool *out);
+
+  /* Optional: the order inside a graph that is being captured.  `stream_front`: the capture that the stream takes part in, by a
+   * number that is never used again (0: none, or a spoilt one), and the nodes after which its next operation comes; *count is the
+   * room in `nodes`, then how many there are, of which no more than the room are told.  `node_before`: in the same way nodes
+   * directly after which a node comes; here *count becomes how many are told.  After means after the end: GAP_ENOTSUP where an
+   * order is less than that.  A graph is not guarded by the driver: to be asked about by who captures it only. */
+  int (*stream_front)(struct gap__dev *, gap_stream, uint64_t *capture, gap__node *nodes, uint32_t *count);
+  int (*node_before)(struct gap__dev *, gap__node, gap__node *nodes, uint32_t *count);
 
   /* A stream of our own, for copies and replays; it waits for no other. */
   int (*stream_create)(struct gap__dev *, gap_stream *out);
@@ -184,6 +195,8 @@ int gap__dev_event_wait(struct gap__dev *, gap__event);
 int gap__dev_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__dev_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__dev_stream_capturing(struct gap__dev *, gap_stream, bool *out);
+int gap__dev_stream_front(struct gap__dev *, gap_stream, uint64_t *capture, gap__node *nodes, uint32_t *count);
+int gap__dev_node_before(struct gap__dev *, gap__node, gap__node *nodes, uint32_t *count);
 int gap__dev_stream_create(struct gap__dev *, gap_stream *out);
 int gap__dev_stream_destroy(struct gap__dev *, gap_stream);
 int gap__dev_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);

@@ -407,6 +407,53 @@ static void test_captured_events_are_not_queried(void **state) {
   assert_int_equal(gap__dev_event_wait(dev, e), 0);
 }
 
+static void front_of(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *node) {
+  gap__node nodes[4] = {0};
+  uint32_t count = 4;
+  assert_int_equal(gap__dev_stream_front(dev, stream, capture, nodes, &count), 0);
+  assert_int_equal(count, *capture ? 1 : 0);
+  *node = nodes[0];
+}
+
+/* A captured stream's operations lie one behind the other, and behind those of the streams that it waits for. */
+static void test_order_of_a_capture(void **state) {
+  const struct fixture *f = *state;
+  struct gap__dev *dev = f->dev;
+  uint64_t capture = 1, joined, ended;
+  gap__node node, first, second, third, before[4];
+  if (!f->backend->capture) skip();
+  gap_addr addr = window(dev, PAGE);
+  map(dev, addr, PAGE, chunk(dev, PAGE));
+  gap__event fork = event(state), join = event(state);
+  front_of(dev, f->stream, &capture, &node);
+  assert_int_equal(capture, 0);
+  f->backend->capture(dev, f->stream, true);
+  assert_int_equal(gap__dev_copy(dev, addr + 512, addr, 512, f->stream), 0);
+  front_of(dev, f->stream, &capture, &first);
+  assert_int_equal(gap__dev_event_record(dev, fork, f->stream), 0);
+  assert_int_equal(gap__dev_stream_wait(dev, f->other, fork), 0);
+  front_of(dev, f->other, &joined, &node);
+  assert_true(capture != 0 && joined == capture && node == first);
+  assert_int_equal(gap__dev_copy(dev, addr + 1024, addr, 512, f->other), 0);
+  front_of(dev, f->other, &joined, &second);
+  assert_true(second != first);
+  assert_int_equal(gap__dev_event_record(dev, join, f->other), 0);
+  assert_int_equal(gap__dev_copy(dev, addr + 1536, addr, 512, f->stream), 0);
+  front_of(dev, f->stream, &joined, &node);
+  assert_int_equal(gap__dev_stream_wait(dev, f->stream, join), 0);
+  assert_int_equal(gap__dev_copy(dev, addr + 512, addr, 512, f->stream), 0);
+  front_of(dev, f->stream, &joined, &third);
+  uint32_t count = 4;
+  assert_int_equal(gap__dev_node_before(dev, third, before, &count), 0);
+  assert_int_equal(count, 2);
+  assert_true((before[0] == node && before[1] == second) || (before[1] == node && before[0] == second));
+  assert_int_equal(gap__dev_node_before(dev, second, before, &count), 0);
+  assert_true(count == 1 && before[0] == first);
+  f->backend->capture(dev, f->stream, false);
+  front_of(dev, f->other, &ended, &node);
+  assert_int_equal(ended, 0);
+}
+
 static void test_stream_ids(void **state) {
   struct gap__dev *dev = dev_of(state);
   uint64_t zero = 0, one = 0, own = 0, other = 0, again = 0;
@@ -626,6 +673,7 @@ static const struct CMUnitTest rules[] = {
     RULE(test_segment_free_waits_for_the_device),
     RULE(test_events),
     RULE(test_captured_events_are_not_queried),
+    RULE(test_order_of_a_capture),
     RULE(test_stream_ids),
     RULE(test_copy_in_stream_order),
     RULE(test_wait_value_blocks_its_stream_only),

@@ -531,6 +531,35 @@ static gap__cuda_result cuStreamIsCapturing(gap__cuda_stream stream, unsigned *o
   return result_of(rc);
 }
 
+enum { NODES_MAX = 256 };
+static _Thread_local gap__node numbers[NODES_MAX];
+static _Thread_local gap__cuda_node handles[NODES_MAX];
+
+static gap__cuda_result cuStreamGetCaptureInfo(gap__cuda_stream stream, unsigned *status, uint64_t *id, gap__cuda_graph *graph,
+                                               const gap__cuda_node **nodes, size_t *count) {
+  PASS(CONTEXT);
+  uint32_t have = NODES_MAX;
+  if (number_of(stream) <= 1 && fake.captures) return GAP__CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  int rc = gap__dev_stream_front(host_here(), number_of(stream), id, numbers, &have);
+  if (rc != 0) return result_of(rc);
+  for (uint32_t i = 0; i < have && i < NODES_MAX; i++) handles[i] = (gap__cuda_node)(uintptr_t)numbers[i];
+  *status = *id ? GAP__CU_STREAM_CAPTURE_STATUS_ACTIVE : GAP__CU_STREAM_CAPTURE_STATUS_NONE;
+  *graph = NULL;
+  *nodes = handles;
+  *count = have;
+  return GAP__CUDA_SUCCESS;
+}
+
+static gap__cuda_result cuGraphNodeGetDependencies(gap__cuda_node node, gap__cuda_node *nodes, size_t *count) {
+  PASS(CONTEXT);
+  uint32_t have = NODES_MAX;
+  int rc = gap__dev_node_before(host_here(), (uintptr_t)node, numbers, &have);
+  if (rc != 0) return result_of(rc);
+  for (uint32_t i = 0; i < *count; i++) nodes[i] = i < have ? (gap__cuda_node)(uintptr_t)numbers[i] : NULL;
+  if (*count > have) *count = have;
+  return GAP__CUDA_SUCCESS;
+}
+
 /* Event and stream must be of one context. */
 static bool belong_together(gap__cuda_event event, gap__cuda_stream stream) {
   uint64_t context = 0;

@@ -65,6 +65,12 @@ static int stream_id(struct gap__dev *dev, gap_stream stream, uint64_t *out) { F
 static int stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out) {
   FORWARD(stream_capturing, stream, out);
 }
+static int stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+  FORWARD(stream_front, stream, capture, nodes, count);
+}
+static int node_before(struct gap__dev *dev, gap__node node, gap__node *nodes, uint32_t *count) {
+  FORWARD(node_before, node, nodes, count);
+}
 static int stream_create(struct gap__dev *dev, gap_stream *out) { FORWARD(stream_create, out); }
 static int stream_destroy(struct gap__dev *dev, gap_stream stream) { FORWARD(stream_destroy, stream); }
 static int copy(struct gap__dev *dev, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream stream) {
@@ -110,7 +116,7 @@ static void destroy(struct gap__dev *dev) {
 #define TAKEN_OVER(X) \
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) X(segment_alloc) X(segment_free) \
   X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) X(stream_id) \
-  X(stream_capturing) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
+  X(stream_capturing) X(stream_front) X(node_before) X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
   X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await)
 /* clang-format on */
 

@@ -37,7 +37,8 @@ struct play {
   struct slot slots[SCRIPT_SLOTS];
   struct slot *helping;
   unsigned retained[POOLS];
-  bool captured[STREAMS];
+  unsigned captured[STREAMS]; /* in which capture, counted from 1; 0: in none */
+  unsigned captures;
   uint64_t serial, hits_before;
   unsigned step;
   struct gap__stats stats;
@@ -224,10 +225,12 @@ static int use(struct play *p, const struct step *step) {
   gap_stream other = stream_of(step->stream);
   if (!slot->addr) return 0;
   int rc = left(gap__heap_record_stream(enter(p), slot->addr, other));
-  bool captured = p->captured[step->stream] || p->captured[slot->stream / 1024]; /* nothing can be ordered then */
-  if (rc || !p->on_host || captured) return rc;
+  unsigned capture = p->captured[step->stream];
+  if (rc || capture != p->captured[slot->stream / 1024]) return rc; /* nothing can be ordered then */
+  if (!p->on_host && !capture) return rc;
   order_behind(p, other, slot->stream);
   touch(p, slot, other, gap__host_expect);
+  if (!p->on_host) assert_int_equal(p->fault.inner->copy(p->dev, slot->addr, slot->addr, 8, other), 0); /* some work */
   return 0;
 }
 
@@ -248,9 +251,18 @@ static int retire(struct play *p, gap_stream stream) {
 }
 
 static void capture(struct play *p, unsigned stream, bool on) {
-  p->captured[stream] = on;
+  unsigned ends = on ? 0 : p->captured[stream];
+  for (unsigned i = 0; i < STREAMS && ends; i++)
+    if (p->captured[i] == ends) p->captured[i] = 0;
+  if (on && !p->captured[stream]) p->captured[stream] = ++p->captures;
   if (p->on_host) gap__host_stream_capture(p->dev, stream_of(stream), on);
   else gap__sim_stream_capture(p->dev, stream_of(stream), on);
+}
+
+static void order(struct play *p, unsigned later, unsigned first) {
+  if (p->captured[later] && p->captured[later] != p->captured[first]) return; /* the driver refuses that */
+  order_behind(p, stream_of(later), stream_of(first));
+  p->captured[later] = p->captured[first];
 }
 
 static int retain(struct play *p, unsigned pool) {
@@ -281,6 +293,7 @@ static int simple_step(struct play *p, const struct step *step) {
       return 0;
     case STEP_CAPTURE: capture(p, step->stream, true); return 0;
     case STEP_CAPTURED: capture(p, step->stream, false); return 0;
+    case STEP_ORDER: order(p, step->stream, step->slot); return 0;
     case STEP_RECYCLE:
       if (!p->on_host) gap__sim_stream_recycle(p->dev, stream);
       return 0;

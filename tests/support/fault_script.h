@@ -31,6 +31,7 @@ enum step_kind {
   STEP_HOLD,     /* the stream completes nothing until it is waited for, or time passes */
   STEP_CAPTURE,  /* the stream is captured from here on, */
   STEP_CAPTURED, /* or no longer */
+  STEP_ORDER,    /* what the stream gets from here on comes after what stream `slot` got: it joins that one's capture */
   STEP_RECYCLE,  /* `sim`: the stream's handle names a new stream */
   STEP_RETIRE,
   STEP_RETAIN, /* a private pool */
@@ -71,6 +72,8 @@ struct step {
   { .kind = STEP_CAPTURE, .stream = on }
 #define CAPTURED(on) \
   { .kind = STEP_CAPTURED, .stream = on }
+#define ORDER(later, first) \
+  { .kind = STEP_ORDER, .stream = later, .slot = first }
 #define RECYCLE(on) \
   { .kind = STEP_RECYCLE, .stream = on }
 #define RETIRE(on) \

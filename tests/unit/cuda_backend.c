@@ -180,6 +180,27 @@ static void test_missing_entry_points_by_name(void **state) {
   close_device(dev);
 }
 
+/* Optional, and no answer where an order in the graph is less than one of ends. */
+static void test_the_order_of_a_graph_may_be_untold(void **state) {
+  (void)state;
+  uint64_t capture = 7;
+  gap__node node = 0;
+  uint32_t count = 1;
+  struct gap__dev *dev =
+      open_device(&(struct fake_cuda_settings){.missing = "cuStreamGetCaptureInfo cuGraphNodeGetDependencies"});
+  assert_int_equal(gap__dev_stream_front(dev, 77, &capture, &node, &count), GAP_ENOTSUP);
+  assert_int_equal(gap__dev_node_before(dev, 1, &node, &count), GAP_ENOTSUP);
+  close_device(dev);
+  dev = open_device(&(struct fake_cuda_settings){0});
+  fake_cuda_fail("cuStreamGetCaptureInfo", GAP__CUDA_ERROR_LOSSY_QUERY, 0, 1);
+  assert_int_equal(gap__dev_stream_front(dev, 77, &capture, &node, &count), GAP_ENOTSUP);
+  fake_cuda_fail("cuGraphNodeGetDependencies", GAP__CUDA_ERROR_LOSSY_QUERY, 0, 1);
+  assert_int_equal(gap__dev_node_before(dev, 1, &node, &count), GAP_ENOTSUP);
+  assert_int_equal(gap__dev_stream_front(dev, 0, &capture, &node, &count), 0); /* the legacy stream is in no capture */
+  assert_true(capture == 0 && count == 0);
+  close_device(dev);
+}
+
 static void test_no_driver_no_device(void **state) {
   (void)state;
   struct gap__dev *dev = NULL;
@@ -449,6 +470,7 @@ int main(void) {
       cmocka_unit_test_setup(test_flags_are_given_up_one_by_one, start),
       cmocka_unit_test_setup(test_host_chunks_and_values_are_tried, start),
       cmocka_unit_test_setup(test_without_vmm, start),
+      cmocka_unit_test_setup(test_the_order_of_a_graph_may_be_untold, start),
       cmocka_unit_test_setup(test_vmm_switched_off, start),
       cmocka_unit_test_setup(test_a_full_card_proves_nothing, start),
       cmocka_unit_test_setup(test_missing_entry_points_by_name, start),

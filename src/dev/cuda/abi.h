@@ -25,6 +25,8 @@ typedef uint64_t gap__cuda_handle;
 typedef struct gap__cuda_opaque *gap__cuda_context;
 typedef struct gap__cuda_opaque *gap__cuda_stream;
 typedef struct gap__cuda_opaque *gap__cuda_event;
+typedef struct gap__cuda_opaque *gap__cuda_graph;
+typedef struct gap__cuda_opaque *gap__cuda_node;
 
 struct gap__cuda_uuid {
   unsigned char bytes[16];

@@ -74,6 +74,39 @@ int gap__cuda_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *ou
   return rc;
 }
 
+/* Both calls are of before edges had data: where a node waits for less than another's end (programmatic launches) they give
+ * CUDA_ERROR_LOSSY_QUERY.  The legacy stream takes part in no capture. */
+int gap__cuda_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+  struct cuda *cuda = cuda_of(dev);
+  unsigned status = GAP__CU_STREAM_CAPTURE_STATUS_NONE;
+  gap__cuda_graph graph;
+  const gap__cuda_node *front = NULL;
+  uint64_t id = 0;
+  size_t have = 0;
+  if (!cuda->driver.cuStreamGetCaptureInfo) return GAP_ENOTSUP;
+  int rc = 0;
+  if (stream > 1) CALL_IN_CONTEXT(rc, cuda, cuStreamGetCaptureInfo, stream_of(stream), &status, &id, &graph, &front, &have);
+  if (rc != 0) return rc;
+  if (status != GAP__CU_STREAM_CAPTURE_STATUS_ACTIVE) id = have = 0;
+  for (uint32_t i = 0; i < *count && i < have; i++) nodes[i] = (uintptr_t)front[i];
+  *capture = id;
+  *count = have < UINT32_MAX ? (uint32_t)have : UINT32_MAX;
+  return 0;
+}
+
+int gap__cuda_node_before(struct gap__dev *dev, gap__node node, gap__node *nodes, uint32_t *count) {
+  struct cuda *cuda = cuda_of(dev);
+  gap__cuda_node before[GAP__CUDA_NODES_MAX];
+  size_t told = *count < GAP__CUDA_NODES_MAX ? *count : GAP__CUDA_NODES_MAX;
+  if (!cuda->driver.cuGraphNodeGetDependencies) return GAP_ENOTSUP;
+  int rc;
+  CALL_IN_CONTEXT(rc, cuda, cuGraphNodeGetDependencies, (gap__cuda_node)(uintptr_t)node, before, &told);
+  if (rc != 0) return rc;
+  *count = 0;
+  for (size_t i = 0; i < told && i < GAP__CUDA_NODES_MAX && before[i]; i++) nodes[(*count)++] = (uintptr_t)before[i];
+  return 0;
+}
+
 /* Before CUDA 12.0 the driver has no ids: the handle must do, and the thread stands for its own stream. */
 static uint64_t id_by_handle(gap_stream stream) {
   if (stream == 2) return (uint64_t)1 << 63 | (uintptr_t)pthread_self();

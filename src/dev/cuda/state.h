@@ -8,6 +8,7 @@
 #include "dev/cuda/driver.h"
 
 enum { GAP__CUDA_PEERS_MAX = 64 }; /* bits of the set */
+enum { GAP__CUDA_NODES_MAX = 64 }; /* asked for at once */
 
 struct cuda {
   struct gap__dev dev;     /* first */
@@ -91,6 +92,8 @@ int gap__cuda_event_wait(struct gap__dev *, gap__event);
 int gap__cuda_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__cuda_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__cuda_stream_capturing(struct gap__dev *, gap_stream, bool *out);
+int gap__cuda_stream_front(struct gap__dev *, gap_stream, uint64_t *capture, gap__node *nodes, uint32_t *count);
+int gap__cuda_node_before(struct gap__dev *, gap__node, gap__node *nodes, uint32_t *count);
 int gap__cuda_stream_create(struct gap__dev *, gap_stream *out);
 int gap__cuda_stream_destroy(struct gap__dev *, gap_stream);
 int gap__cuda_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);

@@ -16,7 +16,13 @@ static void destroy(struct gap__dev *dev) {
   for (size_t i = 0; i < host->space.window_count; i++)
     munmap((void *)(uintptr_t)host->space.windows[i].addr, host->space.windows[i].bytes);
   for (uint32_t i = 1; i < host->chunks.count; i++) free(((struct host_chunk *)gap__slab_at(&host->chunks, i))->pages);
-  for (size_t i = 1; i < host->stream_count; i++) free(host->streams[i].ops);
+  for (size_t i = 1; i < host->stream_count; i++) {
+    gap__soft_front_clear(&host->streams[i].front);
+    free(host->streams[i].ops);
+  }
+  for (uint32_t i = 1; i < host->events.count; i++)
+    gap__soft_front_clear(&((struct host_event *)gap__slab_at(&host->events, i))->front);
+  gap__soft_graphs_free(&host->graphs);
   free(host->streams);
   free(host->pages[0].free);
   free(host->pages[1].free);
@@ -91,6 +97,8 @@ static const struct gap__dev_ops ops = {
     .stream_destroy = gap__soft_stream_destroy,
     .stream_id = gap__host_stream_id,
     .stream_capturing = gap__host_stream_capturing,
+    .stream_front = gap__host_stream_front,
+    .node_before = gap__host_node_before,
     .copy = gap__host_copy,
     .write_value = gap__host_write_value,
     .wait_value = gap__host_wait_value,

@@ -86,6 +86,7 @@ static int queue_locked(struct host *host, struct host_op *op, gap_stream on) {
   uint32_t index = find_stream(host, on);
   if (index == 0 || !make_room(&host->streams[index])) return GAP_ENOMETA;
   struct host_stream *stream = &host->streams[index];
+  if (gap__host_touches_memory(op) && gap__soft_capture_add(&host->graphs, &stream->front)) return GAP_ENOMETA;
   op->sequence = ++host->sequence;
   op->is_gated = stream->gates > 0;
   if (gap__host_touches_memory(op) && !op->is_gated && !gap__host_hold(host, op)) return gap__host_misuse(host);
@@ -129,7 +130,7 @@ static int gate_locked(struct host *host, gap_stream on, gap_addr arrived, gap_a
   struct host_op wait = {.kind = OP_WAIT, .addr = open, .bytes = sizeof value, .value = value, .is_gate = true};
   uint32_t index = find_stream(host, on);
   if (index == 0) return GAP_ENOMETA;
-  if (host->streams[index].capturing) return GAP_EDEVICE;
+  if (host->streams[index].front.capture) return GAP_EDEVICE;
   int rc = queue_locked(host, &write, on);
   return rc ? rc : queue_locked(host, &wait, on);
 }
@@ -188,6 +189,7 @@ int gap__host_event_destroy(struct gap__dev *dev, gap__event handle) {
   struct host_event *event = find_event(host, handle);
   int rc = event ? 0 : gap__host_misuse(host);
   if (event) {
+    gap__soft_front_clear(&event->front);
     event->generation++;
     gap__slab_give(&host->events, (uint32_t)handle);
   }
@@ -201,8 +203,9 @@ static int record_locked(struct host *host, gap__event handle, gap_stream stream
   uint32_t index = find_stream(host, stream);
   if (index == 0) return GAP_ENOMETA;
   event->stream = index;
-  event->captured = host->streams[index].capturing;
-  if (event->captured) return 0; /* becomes part of the graph: nothing is queued */
+  gap__soft_front_clear(&event->front);
+  int rc = gap__soft_capture_join(&event->front, &host->streams[index].front);
+  if (rc) return rc;
   event->recorded++;
   return queue_locked(host, &(struct host_op){.kind = OP_EVENT, .event = handle, .value = event->recorded}, stream);
 }
@@ -222,7 +225,7 @@ int gap__host_event_query(struct gap__dev *dev, gap__event handle) {
   struct host_event *event = find_event(host, handle);
   int rc = 0;
   if (!event) rc = gap__host_misuse(host);
-  else if (event->captured) rc = GAP_EDEVICE;
+  else if (event->front.capture) rc = GAP_EDEVICE;
   else if (event->done != event->recorded) rc = GAP_EAGAIN;
   pthread_mutex_unlock(&host->lock);
   return rc;
@@ -232,7 +235,7 @@ int gap__host_event_query(struct gap__dev *dev, gap__event handle) {
 static int wait_locked(struct host *host, gap__event handle) {
   struct host_event *event = find_event(host, handle);
   if (!event) return gap__host_misuse(host);
-  if (event->captured) return GAP_EDEVICE;
+  if (event->front.capture) return GAP_EDEVICE;
   for (uint64_t serial = event->recorded; find_event(host, handle) && event->done < serial;) {
     if (run_stream(host, event->stream, 1)) continue;
     run_streams(host);
@@ -255,7 +258,7 @@ int gap__host_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event ha
   struct host_event *event = find_event(host, handle);
   uint32_t index = find_stream(host, stream);
   int rc = !event ? gap__host_misuse(host) : !index ? GAP_ENOMETA : 0;
-  if (rc == 0 && (event->captured || host->streams[index].capturing)) rc = GAP_EDEVICE;
+  if (rc == 0) rc = gap__soft_capture_join(&host->streams[index].front, &event->front);
   if (rc == 0)
     rc = queue_locked(host, &(struct host_op){.kind = OP_AWAIT, .event = handle, .value = event->recorded}, stream);
   pthread_mutex_unlock(&host->lock);
@@ -275,16 +278,41 @@ int gap__host_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *ou
   struct host *host = host_of(dev);
   pthread_mutex_lock(&host->lock);
   uint32_t index = find_stream(host, stream);
-  if (index) *out = host->streams[index].capturing;
+  if (index) *out = host->streams[index].front.capture != 0;
   pthread_mutex_unlock(&host->lock);
   return index ? 0 : GAP_ENOMETA;
+}
+
+int gap__host_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+  struct host *host = host_of(dev);
+  pthread_mutex_lock(&host->lock);
+  uint32_t index = find_stream(host, stream);
+  int rc = index ? gap__soft_stream_front(&host->streams[index].front, capture, nodes, count) : GAP_ENOMETA;
+  pthread_mutex_unlock(&host->lock);
+  return rc;
+}
+
+int gap__host_node_before(struct gap__dev *dev, gap__node node, gap__node *nodes, uint32_t *count) {
+  struct host *host = host_of(dev);
+  pthread_mutex_lock(&host->lock);
+  int rc = gap__soft_node_before(&host->graphs, node, nodes, count);
+  if (rc) gap__host_misuse(host);
+  pthread_mutex_unlock(&host->lock);
+  return rc;
+}
+
+/* All streams that take part leave with it. */
+static void end_capture(struct host *host, uint64_t capture) {
+  for (size_t i = 1; i < host->stream_count && capture; i++)
+    if (host->streams[i].front.capture == capture) gap__soft_front_clear(&host->streams[i].front);
 }
 
 void gap__host_stream_capture(struct gap__dev *dev, gap_stream stream, bool capturing) {
   struct host *host = host_of(dev);
   pthread_mutex_lock(&host->lock);
   uint32_t index = find_stream(host, stream);
-  if (index) host->streams[index].capturing = capturing;
+  if (index && capturing) gap__soft_capture_begin(&host->graphs, &host->streams[index].front);
+  else if (index) end_capture(host, host->streams[index].front.capture);
   pthread_mutex_unlock(&host->lock);
 }
 

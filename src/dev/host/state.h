@@ -9,6 +9,7 @@
 #include "base/meta.h"
 #include "dev/host/card.h"
 #include "dev/host/host.h"
+#include "dev/soft/capture.h"
 #include "dev/soft/space.h"
 
 /* Handles are generation << 32 | index, so a stale handle is unknown. */
@@ -38,7 +39,7 @@ struct host_event {
   uint32_t generation;
   uint64_t recorded, done; /* serials: complete when equal */
   uint32_t stream;         /* of the last record */
-  bool captured;
+  struct gap__soft_front front; /* captured: where it was recorded */
 };
 
 enum host_op_kind { OP_FILL, OP_EXPECT, OP_COPY, OP_WRITE, OP_WAIT, OP_EVENT, OP_AWAIT };
@@ -61,7 +62,7 @@ struct host_stream { /* never reused */
   struct host_op *ops;
   size_t first, count, capacity; /* ops[first .. first+count) wait */
   uint32_t gates;                /* of them */
-  bool capturing;
+  struct gap__soft_front front;
 };
 
 struct host_pages { /* free pages of the memfd, taken from the end */
@@ -84,6 +85,7 @@ struct host {
   struct gap__slab chunks, mappings, events;
   struct host_stream *streams; /* [0] unused */
   size_t stream_count, stream_max;
+  struct gap__soft_graphs graphs;
   struct gap__map stream_of; /* stream key -> index */
   struct gap__map pinned;    /* address -> bytes */
 };
@@ -120,6 +122,8 @@ int gap__host_event_wait(struct gap__dev *, gap__event);
 int gap__host_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__host_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__host_stream_capturing(struct gap__dev *, gap_stream, bool *out);
+int gap__host_stream_front(struct gap__dev *, gap_stream, uint64_t *capture, gap__node *nodes, uint32_t *count);
+int gap__host_node_before(struct gap__dev *, gap__node, gap__node *nodes, uint32_t *count);
 int gap__host_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
 int gap__host_write_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);
 int gap__host_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value);

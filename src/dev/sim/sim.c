@@ -48,6 +48,7 @@ static void destroy(struct gap__dev *dev) {
   gap__space_destroy(&sim->space);
   gap__slab_destroy(&sim->chunks);
   gap__slab_destroy(&sim->mappings);
+  gap__sim_forget_captures(sim);
   gap__slab_destroy(&sim->streams);
   gap__slab_destroy(&sim->events);
   gap__map_free(&sim->stream_of);
@@ -62,7 +63,8 @@ static void destroy(struct gap__dev *dev) {
   .event_record = gap__sim_event_record, .event_query = gap__sim_event_query, .event_wait = gap__sim_event_wait, \
   .stream_wait = gap__sim_stream_wait, \
   .stream_create = gap__soft_stream_create, .stream_destroy = gap__soft_stream_destroy, \
-  .stream_id = gap__sim_stream_id, .stream_capturing = gap__sim_stream_capturing, .copy = gap__sim_copy, \
+  .stream_id = gap__sim_stream_id, .stream_capturing = gap__sim_stream_capturing, \
+  .stream_front = gap__sim_stream_front, .node_before = gap__sim_node_before, .copy = gap__sim_copy, \
   .gate = gap__sim_gate, .value_await = gap__sim_value_await, \
   .pin = gap__sim_pin, .unpin = gap__sim_unpin, .mem_info = gap__sim_mem_info, .now_ns = gap__sim_time, \
   .background = background, .background_idle = background_idle, .background_ask = background_ask

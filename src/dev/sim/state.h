@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "base/meta.h"
 #include "dev/sim/sim.h"
+#include "dev/soft/capture.h"
 #include "dev/soft/space.h"
 
 /* Handles are generation << 32 | index; a generation ends when the record is given back, so a stale handle is unknown. */
@@ -29,7 +30,7 @@ struct sim_mapping { /* or a segment: chunk 0 */
 /* Events of a stream are numbered in the order of their records.  A held stream keeps back those with order > open_order. */
 struct sim_stream {
   uint32_t link;
-  bool capturing;
+  struct gap__soft_front front;
   uint64_t order;      /* records so far */
   uint64_t open_order; /* UINT64_MAX: not held */
   uint64_t tail_ns;    /* when all that was queued so far completes */
@@ -42,7 +43,7 @@ struct sim_event {
   uint32_t link;
   uint32_t generation;
   uint32_t stream; /* index, of the last record */
-  bool captured;   /* the last record was part of a capture */
+  struct gap__soft_front front; /* captured: where it was recorded */
   uint64_t order;  /* 0: never recorded, which counts as complete */
   uint64_t complete_ns;
 };
@@ -59,6 +60,7 @@ struct sim {
   uint64_t neighbour_bytes;
   struct gap__space space;
   struct gap__slab chunks, mappings, streams, events;
+  struct gap__soft_graphs graphs;
   struct gap__map stream_of; /* stream key -> index */
   struct gap__map pinned;    /* host address -> bytes */
   struct gap__map arrivals;  /* word of a gate -> when it is written */
@@ -101,6 +103,9 @@ int gap__sim_event_wait(struct gap__dev *, gap__event);
 int gap__sim_stream_wait(struct gap__dev *, gap_stream, gap__event);
 int gap__sim_stream_id(struct gap__dev *, gap_stream, uint64_t *out);
 int gap__sim_stream_capturing(struct gap__dev *, gap_stream, bool *out);
+int gap__sim_stream_front(struct gap__dev *, gap_stream, uint64_t *capture, gap__node *nodes, uint32_t *count);
+int gap__sim_node_before(struct gap__dev *, gap__node, gap__node *nodes, uint32_t *count);
+void gap__sim_forget_captures(struct sim *); /* at the end */
 int gap__sim_copy(struct gap__dev *, gap_addr dst, gap_addr src, uint64_t bytes, gap_stream);
 int gap__sim_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
 int gap__sim_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);

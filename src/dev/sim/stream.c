@@ -71,6 +71,7 @@ int gap__sim_event_destroy(struct gap__dev *dev, gap__event handle) {
   gap__lock(&sim->lock);
   struct sim_event *event = find_event(sim, handle);
   if (event) {
+    gap__soft_front_clear(&event->front);
     event->generation++;
     gap__slab_give(&sim->events, (uint32_t)handle);
   }
@@ -86,8 +87,8 @@ static int record_locked(struct sim *sim, gap__event handle, gap_stream on) {
   struct sim_stream *stream = stream_at(sim, index);
   gap__sim_charge(sim, sim->params.prices->event_record_us);
   event->stream = index;
-  event->captured = stream->capturing;
-  if (event->captured) return 0; /* becomes part of the graph: nothing is queued */
+  gap__soft_front_clear(&event->front);
+  if (stream->front.capture) return gap__soft_capture_join(&event->front, &stream->front); /* nothing is queued */
   event->order = ++stream->order;
   event->complete_ns = queue_work(sim, stream, 0);
   return 0;
@@ -116,7 +117,7 @@ static int query_locked(struct sim *sim, gap__event handle) {
   struct sim_event *event = find_event(sim, handle);
   if (!event) return GAP_EINVAL;
   gap__sim_charge(sim, sim->params.prices->event_query_us);
-  if (event->captured) return GAP_EDEVICE;
+  if (event->front.capture) return GAP_EDEVICE;
   if (event->order == 0) return 0;
   if (is_held(sim, event) || is_gated(sim, event)) return GAP_EAGAIN;
   return event->complete_ns > gap__sim_time(&sim->dev) ? GAP_EAGAIN : 0;
@@ -142,7 +143,7 @@ static int wait_locked(struct sim *sim, gap__event handle) {
   struct sim_event *event = find_event(sim, handle);
   if (!event) return GAP_EINVAL;
   gap__sim_charge(sim, sim->params.prices->event_query_us);
-  if (event->captured) return GAP_EDEVICE;
+  if (event->front.capture) return GAP_EDEVICE;
   if (event->order == 0) return 0;
   if (is_gated(sim, event)) return GAP_EDEVICE; /* nobody else is there who could open it */
   if (is_held(sim, event)) let_through(sim, event);
@@ -166,7 +167,7 @@ static int stream_wait_locked(struct sim *sim, gap_stream on, gap__event handle)
   if (index == 0) return GAP_ENOMETA;
   struct sim_stream *stream = stream_at(sim, index);
   gap__sim_charge(sim, sim->params.prices->event_record_us);
-  if (event->captured || stream->capturing) return GAP_EDEVICE;
+  if (event->front.capture || stream->front.capture) return gap__soft_capture_join(&stream->front, &event->front);
   if (event->order == 0) return 0;
   if (is_held(sim, event)) return GAP_ENOTSUP;
   if (stream->tail_ns < event->complete_ns) stream->tail_ns = event->complete_ns;
@@ -187,7 +188,7 @@ static int gate_locked(struct sim *sim, gap_stream on, gap_addr arrived, gap_add
   if (index == 0) return GAP_ENOMETA;
   struct sim_stream *stream = stream_at(sim, index);
   gap__sim_charge(sim, GATE_CALLS * sim->params.prices->event_record_us);
-  if (stream->capturing) return GAP_EDEVICE;
+  if (stream->front.capture) return GAP_EDEVICE;
   bool words =
       gap__soft_is_pinned(&sim->pinned, arrived, sizeof value) && gap__soft_is_pinned(&sim->pinned, open, sizeof value);
   if (!words) return GAP_EINVAL;
@@ -234,9 +235,26 @@ int gap__sim_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out
   struct sim *sim = sim_of(dev);
   gap__lock(&sim->lock);
   uint32_t index = find_stream(sim, stream);
-  if (index) *out = stream_at(sim, index)->capturing;
+  if (index) *out = stream_at(sim, index)->front.capture != 0;
   gap__unlock(&sim->lock);
   return index ? 0 : GAP_ENOMETA;
+}
+
+int gap__sim_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+  struct sim *sim = sim_of(dev);
+  gap__lock(&sim->lock);
+  uint32_t index = find_stream(sim, stream);
+  int rc = index ? gap__soft_stream_front(&stream_at(sim, index)->front, capture, nodes, count) : GAP_ENOMETA;
+  gap__unlock(&sim->lock);
+  return rc;
+}
+
+int gap__sim_node_before(struct gap__dev *dev, gap__node node, gap__node *nodes, uint32_t *count) {
+  struct sim *sim = sim_of(dev);
+  gap__lock(&sim->lock);
+  int rc = gap__soft_node_before(&sim->graphs, node, nodes, count);
+  gap__unlock(&sim->lock);
+  return rc;
 }
 
 /* Whether every byte may be used; *on_card becomes false when host memory lies behind any of it. */
@@ -265,6 +283,7 @@ int gap__sim_copy(struct gap__dev *dev, gap_addr dst, gap_addr src, uint64_t byt
   uint32_t index = find_stream(sim, on);
   int rc = index == 0 ? GAP_ENOMETA : 0;
   if (rc == 0 && !(check_use(sim, dst, bytes, &on_card) && check_use(sim, src, bytes, &on_card))) rc = GAP_EINVAL;
+  if (rc == 0) rc = gap__soft_capture_add(&sim->graphs, &stream_at(sim, index)->front);
   if (rc == 0) {
     gap__sim_charge(sim, COPY_US);
     double ns = (double)bytes / (on_card ? DEVICE_BYTES_PER_NS : HOST_BYTES_PER_NS);
@@ -287,8 +306,6 @@ static void hold(struct sim_stream *stream) {
   if (stream->open_order == UINT64_MAX) stream->open_order = stream->order;
 }
 static void let_go(struct sim_stream *stream) { stream->open_order = UINT64_MAX; }
-static void begin_capture(struct sim_stream *stream) { stream->capturing = true; }
-static void end_capture(struct sim_stream *stream) { stream->capturing = false; }
 
 void gap__sim_stream_hold(struct gap__dev *dev, gap_stream stream) { control(dev, stream, hold); }
 void gap__sim_stream_release(struct gap__dev *dev, gap_stream stream) { control(dev, stream, let_go); }
@@ -300,8 +317,29 @@ bool gap__sim_stream_passed(struct gap__dev *dev, gap_stream handle) {
   gap__unlock(&sim->lock);
   return passed;
 }
-void gap__sim_stream_capture(struct gap__dev *dev, gap_stream stream, bool capturing) {
-  control(dev, stream, capturing ? begin_capture : end_capture);
+
+/* All streams that take part leave with it. */
+static void end_capture(struct sim *sim, uint64_t capture) {
+  for (uint32_t i = 1; i < sim->streams.count && capture; i++)
+    if (stream_at(sim, i)->front.capture == capture) gap__soft_front_clear(&stream_at(sim, i)->front);
+}
+
+void gap__sim_stream_capture(struct gap__dev *dev, gap_stream handle, bool capturing) {
+  struct sim *sim = sim_of(dev);
+  gap__lock(&sim->lock);
+  uint32_t index = find_stream(sim, handle);
+  if (index && capturing) gap__soft_capture_begin(&sim->graphs, &stream_at(sim, index)->front);
+  else if (index) end_capture(sim, stream_at(sim, index)->front.capture);
+  gap__unlock(&sim->lock);
+}
+
+void gap__sim_forget_captures(struct sim *sim) {
+  for (uint32_t i = 1; i < sim->streams.count; i++) gap__soft_front_clear(&stream_at(sim, i)->front);
+  for (uint32_t i = 1; i < sim->events.count; i++) {
+    struct sim_event *event = gap__slab_at(&sim->events, i);
+    gap__soft_front_clear(&event->front);
+  }
+  gap__soft_graphs_free(&sim->graphs);
 }
 
 /* The old stream's work still completes; only the handle forgets it. */

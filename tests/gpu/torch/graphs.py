@@ -97,6 +97,67 @@ def test_record_stream_inside_capture():
     check_heap()
 
 
+def reuse_in_graphs(on):
+    torch.cuda.memory._set_allocator_settings(f"graph_capture_record_stream_reuse:{on}")
+
+
+def capture_joins(users, joins):
+    """Captures a block's use by other streams; its address, and one allocated after each join (a list of streams to wait for)."""
+    torch.cuda.empty_cache()
+    own = torch.cuda.Stream()
+    sides = [torch.cuda.Stream() for _ in range(users)]
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    keep, sums = [], []
+    with torch.cuda.stream(own):
+        graph.capture_begin()
+        shared = torch.full((8,), 3.0, device="cuda")
+        total = torch.zeros(8, device="cuda")
+        where = shared.data_ptr()
+        for side in sides:
+            side.wait_stream(own)
+            with torch.cuda.stream(side):
+                sums.append(shared * 2)
+            shared.record_stream(side)
+        del shared
+        found = []
+        for streams in joins:
+            for i, by_way_of in streams:
+                (sides[by_way_of] if by_way_of is not None else own).wait_stream(sides[i])
+            total.add_(1.0)
+            keep.append(torch.full((8,), -7.0, device="cuda"))  # would spoil the sums if it came too early
+            found.append(keep[-1].data_ptr())
+        for side in sides:
+            own.wait_stream(side)
+        for one in sums:
+            total.add_(one)
+        graph.capture_end()
+    for _ in range(3):
+        graph.replay()
+        torch.cuda.synchronize()
+        assert total.tolist() == [len(joins) + 6.0 * users] * 8, total
+    return where, found
+
+
+def test_reuse_after_a_join():
+    reuse_in_graphs(True)
+    where, found = capture_joins(1, [[], [(0, None)]])
+    assert found[0] != where and found[1] == where, (where, found)
+    reuse_in_graphs(False)
+    where, found = capture_joins(1, [[], [(0, None)]])
+    assert where not in found, (where, found)
+    check_heap()
+
+
+def test_reuse_after_the_last_join():
+    """Three users: one is waited for, then one that waits for the third, and only then all are done."""
+    reuse_in_graphs(True)
+    where, found = capture_joins(3, [[(0, None)], [(2, 1)], [(1, None)]])
+    assert found[2] == where and where not in found[:2], (where, found)
+    reuse_in_graphs(False)
+    check_heap()
+
+
 def test_make_graphed_callables():
     net = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256)).cuda()
     sample = torch.randn(32, 256, device="cuda", requires_grad=True)
