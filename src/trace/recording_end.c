@@ -63,7 +63,6 @@ static int seed_block(struct ending *ending, const struct gap__hist_block *block
 }
 
 static int seed_segment(struct ending *ending, const struct gap__hist_segment *segment) {
-  const struct gap__hist_block *block = ending->device->blocks.at + segment->block_first;
   int rc = add_seed(
       ending, (struct gap__hist_event){.action = segment->is_expandable ? GAP__ACT_SEGMENT_MAP : GAP__ACT_SEGMENT_ALLOC,
                                        .addr = segment->addr,
@@ -71,7 +70,8 @@ static int seed_segment(struct ending *ending, const struct gap__hist_segment *s
                                        .stream = segment->stream,
                                        .pool = segment->pool,
                                        .spare = segment->is_large ? SEED_LARGE : SEED_SMALL});
-  for (uint32_t i = 0; !rc && i < segment->block_count; i++) rc = seed_block(ending, &block[i]);
+  for (uint32_t i = 0; !rc && i < segment->block_count; i++) /* there may be no blocks at all, and no list */
+    rc = seed_block(ending, &ending->device->blocks.at[segment->block_first + i]);
   return rc;
 }
 
