@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The KV cache under whole traces of requests: bench/kv.py [--command FILE] [--out NAME] [--part waste|hits] FOLDER
+"""The KV cache under whole traces of requests: bench/kv.py [--command FILE] [--out NAME] [--part waste|hits] [--requests N] FOLDER
 
 FOLDER holds traces as `gapless kv replay` reads them, in any depth.  Writes NAME.json and NAME.md: what each trace wastes in both layouts, with sharing and
 without, and for those with ids of blocks the hit rates at several cache sizes beside those of an independent model (tests/support/kv_model.py).
@@ -32,10 +32,10 @@ def traces(folder):
                 yield os.path.join(path, name)
 
 
-def waste_rows(command, trace):
+def waste_rows(command, trace, requests):
     for sharing in ("off", "fast"):
         for layout in ("per-layer", "block-major"):
-            got = replay(command, trace, "--layout", layout, "--sharing", sharing)
+            got = replay(command, trace, "--layout", layout, "--sharing", sharing, *(("--requests", str(requests)) if requests else ()))
             got["file"] = os.path.basename(trace)
             got["sharing"] = sharing
             yield got
@@ -72,26 +72,33 @@ def hit_table(rows):
                f"| {r['ceiling']:.2%} | {r['model_ceiling']:.2%} |")
 
 
+def write(out, waste, hits):
+    """After each row: a long run that is cut short leaves what it has."""
+    with open(out + ".json", "w", encoding="utf-8") as file:
+        json.dump({"waste": waste, "hits": hits}, file, indent=1)
+        file.write("\n")
+    with open(out + ".md", "w", encoding="utf-8") as file:
+        tables = [*(waste_table(waste) if waste else ()), "", *(hit_table(hits) if hits else ())]
+        file.write("\n".join(["# The KV cache under traces of requests", "", *tables]).rstrip() + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--command", default=os.path.join(ROOT, "build", "gapless"))
     parser.add_argument("--out", default="kv_traces")
     parser.add_argument("--part", choices=("waste", "hits"), help="only this half")
+    parser.add_argument("--requests", type=int, help="of each trace the first so many, for the waste")
     parser.add_argument("folder")
     options = parser.parse_args()
     waste, hits = [], []
     for trace in traces(options.folder):
-        if options.part != "hits":
-            waste.extend(waste_rows(options.command, trace))
-        if ".jsonl" in trace and options.part != "waste":
-            for page_tokens in (512, 16):
-                hits.extend(hit_rows(options.command, trace, page_tokens))
-    with open(options.out + ".json", "w", encoding="utf-8") as file:
-        json.dump({"waste": waste, "hits": hits}, file, indent=1)
-        file.write("\n")
-    with open(options.out + ".md", "w", encoding="utf-8") as file:
-        tables = [*(waste_table(waste) if waste else ()), "", *(hit_table(hits) if hits else ())]
-        file.write("\n".join(["# The KV cache under traces of requests", "", *tables]).rstrip() + "\n")
+        for row in waste_rows(options.command, trace, options.requests) if options.part != "hits" else ():
+            waste.append(row)
+            write(options.out, waste, hits)
+        for page_tokens in (512, 16) if ".jsonl" in trace and options.part != "waste" else ():
+            for row in hit_rows(options.command, trace, page_tokens):
+                hits.append(row)
+                write(options.out, waste, hits)
     good = all(r["equal"] for r in hits) and all(r["waste"]["held_to_live"]["median"] <= ASKED_WASTE for r in waste)
     print(f"{len(waste)} replays, {len(hits)} hit rates: {'as asked' if good else 'NOT AS ASKED'}")
     return 0 if good else 1

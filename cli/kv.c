@@ -25,7 +25,7 @@ static const char help[] =
     "  --kv SIZE            memory of the cache; default: nine tenths of the card less the weights\n"
     "  --cache-tokens N     the same in tokens\n"
     "  --page-tokens N      tokens of a KV page, a power of two; default: 16\n"
-    "  --layout L           per-layer (the default) or block-major\n"
+    "  --layout L           block-major (the default) or per-layer\n"
     "  --sharing S          fast (the default), sha256 or off\n"
     "  --no-partial         share whole KV pages only\n"
     "  --sequences N        most that run at once; default: 256\n"

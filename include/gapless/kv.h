@@ -244,7 +244,7 @@ typedef struct gap_kv_compaction {
 /* Moves live and cached KV pages so that slabs empty, the emptiest first, and gives all empty slabs back to the heap.  Queued on `stream`, the tables with it (gap_kv_flush is
  * part of it).  GAP_ESTATE: bare KV pages are in the way of every slab. */
 GAP_API int gap_kv_compact(gap_kv *kv, gap_kv_compaction *compaction);
-/* Gives all empty slabs back at once; by themselves they go when they have stayed empty for a while, but for a few.  `pages`, of 2 MiB, may be NULL. */
+/* Gives all empty slabs back at once; by themselves they go when they have stayed empty from one gap_kv_flush to the next, but for a few.  `pages`, of 2 MiB, may be NULL. */
 GAP_API int gap_kv_trim(gap_kv *kv, uint64_t *pages);
 
 /* ---- Looking ---- */

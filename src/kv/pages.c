@@ -6,7 +6,6 @@
 #include "kv/table.h"
 
 enum { SPARE_SHARE = 256 };
-#define SPARE_BYTES ((uint64_t)32 << 20)
 
 int gap__kv_pages_init(struct gap_kv *kv) {
   kv->pages = gap__meta_map((kv->page_count + (size_t)KV_LEVELS) * sizeof *kv->pages);
@@ -69,13 +68,9 @@ void gap__kv_slab_wanted(struct gap_kv *kv, uint32_t slab) {
   if (kv->spare.count < kv->spare_least) kv->spare_least = kv->spare.count;
 }
 
-/* A few are kept in any case: taking one from the heap costs a hundred times what taking a KV page costs. */
+/* Taking a slab from the heap costs a hundred times what taking a KV page costs, so those that were wanted since are kept, and a few. */
 void gap__kv_settle_slow(struct gap_kv *kv) {
-  uint32_t share = (kv->slab_count - kv->bare_memory.count) / SPARE_SHARE,
-           few = (uint32_t)(SPARE_BYTES / kv->slab_bytes),
-           kept = share > few ? share
-                  : few       ? few
-                              : 1;
+  uint32_t kept = (kv->slab_count - kv->bare_memory.count) / SPARE_SHARE;
   if (kv->spare_least > kept) gap__kv_slabs_release(kv, kv->spare_least - kept);
   kv->spare_least = kv->spare.count;
 }

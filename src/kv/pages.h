@@ -18,7 +18,7 @@ static inline int kv_pages_ensure(struct gap_kv *kv, uint32_t need) {
 
 /* Gives up to `most` empty slabs back; how many. */
 uint32_t gap__kv_slabs_release(struct gap_kv *, uint32_t most);
-/* At the end of a call: now and then gives back the slabs that have stayed empty since it last did. */
+/* Gives back the slabs that have stayed empty since it last did: at every flush, and now and then at the end of other calls. */
 void gap__kv_settle_slow(struct gap_kv *);
 static inline void kv_settle(struct gap_kv *kv) {
   if (__builtin_expect((++kv->calls & 255) == 0, 0)) gap__kv_settle_slow(kv);

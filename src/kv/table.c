@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kv/pages.h"
+
 #define STAGE_LEAST ((size_t)256 << 10)
 
 static size_t row_bytes(const struct gap_kv *kv) { return (size_t)kv->columns * sizeof(int32_t); }
@@ -192,6 +194,7 @@ int gap_kv_flush(gap_kv *kv) {
   if (!kv) return GAP_EINVAL;
   gap__lock(&kv->lock);
   int rc = gap__kv_flush(kv);
+  if (!rc) gap__kv_settle_slow(kv);
   gap__unlock(&kv->lock);
   return rc;
 }
@@ -243,6 +246,7 @@ int gap_kv_take_delta(gap_kv *kv, gap_kv_delta *out) {
   if (!kv || !out || out->size != sizeof *out) return GAP_EINVAL;
   gap__lock(&kv->lock);
   int rc = take_delta(kv, out);
+  if (!rc) gap__kv_settle_slow(kv);
   gap__unlock(&kv->lock);
   return rc;
 }

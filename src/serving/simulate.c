@@ -384,7 +384,7 @@ void gap_kv_replay_defaults(gap_kv_replay_options *o) {
                                .model = "llama-3.1-8b",
                                .card_bytes = (uint64_t)80 << 30,
                                .page_tokens = 16,
-                               .layout = GAP_KV_PER_LAYER,
+                               .layout = GAP_KV_BLOCK_MAJOR,
                                .sharing = GAP_KV_SHARING_FAST,
                                .sequences = 256,
                                .step_tokens = 8192,
