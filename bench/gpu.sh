@@ -3,7 +3,7 @@
 #
 # Such a machine may have little installed, so nothing but a C compiler is needed: no CMake, and libraries that are missing are
 # taken from .carry (bench/gpu.sh --part carry fills it, on the machine that has them).  A part is a function part_NAME; each takes
-# less than 8 minutes (threads: as long as --seconds says) and ends with a line "NAME: N passed, N failed, N skipped".  Without --part: build abi driver streams life conform data.
+# less than 8 minutes (threads, convert: as long as --seconds says) and ends with a line "NAME: N passed, N failed, N skipped".  Without --part: build abi driver streams life conform data.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -16,7 +16,7 @@ flags=(-std=gnu17 -O2 -g1 -DNDEBUG -fno-omit-frame-pointer -fvisibility=hidden -
   -D_GNU_SOURCE -DGAP_BUILD -Iinclude -Isrc -Itests)
 libs=(-lpthread -ldl -lm)
 passed=0 failed=0 skipped=0
-seconds=20 # of the part `threads`
+seconds=20 # of the parts `threads` and `convert`
 
 # Runs a command as one check; 77 says "skipped".
 check() {
@@ -195,10 +195,9 @@ part_threads() {
     --largest 32M --json
 }
 
-# Memory exchanged under kernels: two threads that launch without pause, then four; CONVERT_SECONDS=600 makes the first ten minutes
-# long (a part should stay below 8: run it alone).  The last one is not held by the gate, and that must show.
+# Memory exchanged under kernels: two threads that launch without pause (--seconds 600 makes it ten minutes), four, larger chunks,
+# the legacy stream.  The last run uses streams that no gate holds, and that must show.
 part_convert() {
-  local seconds=${CONVERT_SECONDS:-20}
   mkdir -p "$out"
   check convert timeout $((seconds + 60)) "$build/convert" --seconds "$seconds" --seed 1 --json >"$out/convert.json"
   cat "$out/convert.json"

@@ -387,11 +387,15 @@ static bool stand_still(struct gap__policy_state *s, enum gap__stillness how, en
 
 /* ---- as many as are wanted ---- */
 
-/* One pick.  GAP_EAGAIN: there is no room, until others have made some. */
+/* One pick.  GAP_EAGAIN: there is no room, until others have made some.  How much is kept is known once it was set aside: requests
+ * have gone on being served from its idle pages. */
 static int try_pick(struct gap__policy_state *s, const struct gap__pick *pick, uint64_t *freed) {
   struct job job = {0};
-  if (!has_room(s, pick->kept)) return GAP_EAGAIN;
   if (!set_aside(&job, s, pick->chunk)) return 0;
+  if (!has_room(s, job.pages - job.idle_count)) {
+    put_back(&job);
+    return GAP_EAGAIN;
+  }
   int rc = exchange_chunk(&job, freed);
   return rc == GAP_EAGAIN ? GAP_EDEVICE : rc;
 }
