@@ -9,7 +9,7 @@ import ctypes
 import sys
 from typing import Any, Callable, Optional
 
-from . import _library
+from ._library import library
 from ._say import say
 from .heap import Heap, default_heap
 
@@ -58,7 +58,7 @@ def _c_allocator() -> Optional[Callable[[int], Any]]:
         kind = cupy.cuda.CFunctionAllocator
     except (ImportError, AttributeError, KeyError, ValueError):
         return None
-    functions = _library.library()
+    functions = library()
     shared = _With(default_heap()._heap, current_stream)
     alloc, free = (
         ctypes.cast(function, ctypes.c_void_p).value for function in (functions.gap_cupy_alloc, functions.gap_cupy_free)
