@@ -54,8 +54,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   const uint8_t *end = bytes ? memchr(data, 0, bytes) : NULL;
   size_t length = end ? (size_t)(end - data) : bytes;
   struct gap_limits check = {.options = {.tolerance = 0.05}};
-  char *rule = strndup((const char *)data, length);
+  char *rule = calloc(length + 1, 1);
   FUZZ_CHECK(rule);
+  if (length) memcpy(rule, data, length);
   for (int i = 0; i < GAP__FIGURE_COUNT; i++) {
     int rc = gap__rule_parse((enum gap__figure)i, rule, &check.rules[i]);
     FUZZ_CHECK(rc == (check.rules[i].kind == GAP__RULE_NONE ? GAP_EVALUE : 0));
