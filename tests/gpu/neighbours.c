@@ -378,6 +378,7 @@ static void stopped_and_killed(void) {
   CHECK(tell(&two[0], (struct order){.what = GIVE}).code == 0);
   pause_ms(1500);
   kill(two[0].process, SIGSTOP);
+  CHECK(waitpid(two[0].process, NULL, WUNTRACED) == two[0].process);
   struct reply reply = get_from(&two[1], 10 * PART, 10 * PART);
   CHECK(reply.code == GAP_ENOMEM);
   CHECK(reply.took_us < 3000000);

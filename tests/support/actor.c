@@ -262,6 +262,13 @@ void actor_kill(struct actor *actor) {
   close(actor->line);
 }
 
+void actor_stop(struct actor *actor) {
+  int status;
+  kill(actor->process, SIGSTOP);
+  assert_int_equal(waitpid(actor->process, &status, WUNTRACED), actor->process);
+  assert_true(WIFSTOPPED(status));
+}
+
 int actor_get(struct actor *actor, int slot, uint64_t bytes) {
   return tell(actor, (struct command){.op = GET, .slot = slot, .bytes = bytes}).code;
 }

@@ -29,6 +29,7 @@ struct actor actor_start(uint64_t bytes, const char *conf);
 /* Destroys its heap, after the checker found nothing wrong, and waits for its end. */
 void actor_end(struct actor *);
 void actor_kill(struct actor *);
+void actor_stop(struct actor *); /* every thread of it stands when this returns; SIGCONT goes on */
 
 /* Allocates and fills with a pattern; the code. */
 int actor_get(struct actor *, int slot, uint64_t bytes);

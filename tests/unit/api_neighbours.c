@@ -203,7 +203,7 @@ static void a_stopped_neighbour(void **state) {
   (void)state;
   struct actor a = start_idle("lend_after_ms:0", 90), b = start("lend_after_ms:0");
   assert_int_equal(actor_get(&b, 0, MIB), 0);
-  kill(a.process, SIGSTOP);
+  actor_stop(&a);
   int64_t began = actors_now_ms();
   assert_int_equal(actor_get(&b, 1, 80 * MIB), GAP_ENOMEM);
   int64_t first = actors_now_ms() - began;

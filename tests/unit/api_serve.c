@@ -434,7 +434,7 @@ static void a_stopped_process_is_given_up(void **state) {
   (void)state;
   pid_t child = child_with(serve_ten);
   kill(child, SIGSTOP);
-  pause_ms(50);
+  assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
   expect_nobody(child, GAP_EIO, "it is stopped");
   end_child(child);
   unlink(in_folder(number(child)));

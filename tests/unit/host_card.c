@@ -103,6 +103,7 @@ static void the_killed_hold_nothing(void **state) {
   assert_int_equal(free_pages(dev), 2);
   assert_int_equal(gap__dev_chunk_create(dev, 3 * PAGE, GAP__PLACE_DEVICE, &none), GAP_ENOMEM);
   kill(child, SIGSTOP); /* who is stopped keeps what it has */
+  assert_int_equal(waitpid(child, NULL, WUNTRACED), child);
   assert_int_equal(free_pages(dev), 2);
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
