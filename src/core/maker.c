@@ -1,7 +1,9 @@
 /* The page maker: see maker.h.
  *
  * A new page costs some 55 us of driver time, most of it to make it accessible.  While an arena grows, pages made beyond its
- * end are an idle block like any other: the next request that fits nowhere else is served there without a driver call.
+ * end are an idle block like any other: the next request that fits nowhere else is served there without a driver call.  What
+ * is idle there already does not count as made ahead: a training step that has just grown frees all it grew by, and the next
+ * one takes it again.
  * It never makes more than the soft limit allows, stops when nothing has grown for a while, and holds the device lock for a
  * few pages at a time. */
 #include "core/maker.h"
@@ -29,9 +31,10 @@ void gap__maker_ask(struct gap__policy_state *s, struct gap__arena *arena, uint3
   if (atomic_load_explicit(&arena->lane->pinned, memory_order_relaxed)) return;
   uint64_t share = gap__held_pages(s) / AHEAD_SHARE;
   s->ahead_pages = AHEAD_MIN + 2 * pages > share ? AHEAD_MIN + 2 * pages : (uint32_t)share;
+  s->ahead_made = 0;
   s->ahead_until_ns = gap__dev_now_ns(s->dev) + KEEP_GOING_NS;
   if (!atomic_load(&s->ahead)) gap__dev_background_ask(s->dev);
-  atomic_store(&s->ahead, arena);
+  if (!atomic_exchange(&s->ahead, arena)) pthread_cond_signal(&s->maker_wake);
 }
 
 void gap__maker_rest(struct gap__policy_state *s) {
@@ -40,8 +43,8 @@ void gap__maker_rest(struct gap__policy_state *s) {
   gap__unlock(&s->lock);
 }
 
-/* The hole at the end of the newest range, longer than `units`; 0: there is none, or `enough` idle pages lie before it. Lane lock
- * held. */
+/* The hole at the end of the newest range, longer than `units`; 0: there is none, or at least `enough` idle pages lie before it.
+ * Lane lock held. */
 static uint32_t tail_hole(const struct gap__arena *arena, struct gap__range **range, uint32_t enough, uint32_t units) {
   struct gap__lane *lane = arena->lane;
   *range = gap__range_at(lane->owner, arena->range_newest);
@@ -92,8 +95,9 @@ static uint32_t reserve_next(struct gap__policy_state *s, struct gap__arena *are
   uint32_t pages = batch_pages(s), units = pages << GAP__PAGE_UNIT_SHIFT, reserved = 0;
   if (gap__held_pages(s) + pages > limit_for(s, arena)) return 0;
   gap__lock(&arena->lane->lock);
+  uint32_t enough = s->ahead_made < s->ahead_pages ? UINT32_MAX : s->ahead_pages;
   bool planned = arena->kind == GAP__ARENA_PLANNED;
-  uint32_t hole = planned ? planned_hole(arena, &range, &units) : tail_hole(arena, &range, s->ahead_pages, units);
+  uint32_t hole = planned ? planned_hole(arena, &range, &units) : tail_hole(arena, &range, enough, units);
   struct gap__spot spot = {.range = range, .off = hole ? gap__block(arena->lane, hole)->off : 0};
   if (hole && vacant(s, range, gap__page_of(spot.off), units >> GAP__PAGE_UNIT_SHIFT))
     reserved = gap__place_reserve(arena, &spot, units);
@@ -116,8 +120,10 @@ static bool make_batch(struct gap__policy_state *s) {
   gap__lock(&arena->lane->lock);
   gap__place_dissolve(arena, block);
   gap__unlock(&arena->lane->lock);
-  if (!rc) s->made_ahead += pages;
-  return !rc;
+  if (rc) return false;
+  s->made_ahead += pages;
+  s->ahead_made += pages;
+  return true;
 }
 
 static bool worth_a_look(struct gap__policy_state *s) {

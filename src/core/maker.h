@@ -4,7 +4,8 @@
 
 #include "core/state.h"
 
-/* An arena of an unpinned lane has just grown by `pages`: keep that many ready there.  Under the device lock. */
+/* An arena of an unpinned lane has just grown by `pages`: make as many as are held there, and keep
+ * as many ready.  Under the device lock. */
 void gap__maker_ask(struct gap__policy_state *, struct gap__arena *, uint32_t pages);
 /* Makes pages until enough are ready or the time is used up; no lock held.  Cheap when there is nothing to do. */
 void gap__maker_step(struct gap__policy_state *);

@@ -370,7 +370,8 @@ struct gap__policy_state {
   uint32_t event_cached, event_capacity;
   struct gap__scratch *scratch; /* of one slow path: reclaim.c */
   struct gap__arena *_Atomic ahead; /* where the page maker works; NULL: nowhere */
-  uint32_t ahead_pages;        /* how many ready pages it keeps there */
+  uint32_t ahead_pages;        /* how many it makes and then keeps ready there */
+  uint32_t ahead_made;         /* of them, since the arena grew */
   _Atomic uint64_t ahead_until_ns; /* it stops then unless something grows */
   bool maker_running, maker_stop; /* maker_stop: guarded by maker_mutex */
   pthread_t maker_thread;

@@ -211,6 +211,26 @@ static void maker_keeps_the_cap(void **state) {
   try_end(&t);
 }
 
+/* A step that has grown frees all of it at its end: that lies idle at the arena's end, and is not what the next, larger step
+ * waits for. */
+static void maker_works_between_steps(void **state) {
+  (void)state;
+  struct try t = try_sim_with(&(struct gap__sim_params){.total_bytes = 8 * GIB}, "max_memory:2GiB", GAP__MAKER_STEPPED);
+  gap_addr at[20];
+  for (int i = 0; i < 20; i++) at[i] = try_get(&t, STREAM_A, 30 * MIB);
+  for (int i = 0; i < 20; i++) try_give(&t, at[i]);
+  for (int i = 0; i < 100; i++) {
+    gap__sim_clock_advance(t.dev, 1000000);
+    gap__heap_tick(t.heap, 0);
+  }
+  assert_true(try_held(&t) >= 1200 * MIB);
+  uint64_t created = try_calls(&t, GAP__CALL_chunk_create), held = try_held(&t);
+  try_get(&t, STREAM_A, 1200 * MIB);
+  assert_int_equal(try_calls(&t, GAP__CALL_chunk_create), created);
+  assert_int_equal(try_held(&t), held);
+  try_end(&t);
+}
+
 /* A program that gives memory back does not find it made anew a moment later. */
 static void trim_ends_making_ahead(void **state) {
   (void)state;
@@ -258,6 +278,7 @@ int main(void) {
       cmocka_unit_test(several_devices),
       cmocka_unit_test(maker_stepped),
       cmocka_unit_test(maker_keeps_the_cap),
+      cmocka_unit_test(maker_works_between_steps),
       cmocka_unit_test(trim_ends_making_ahead),
       cmocka_unit_test(maker_off),
   };
