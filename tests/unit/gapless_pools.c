@@ -219,6 +219,7 @@ static void maker_works_between_steps(void **state) {
   gap_addr at[20];
   for (int i = 0; i < 20; i++) at[i] = try_get(&t, STREAM_A, 30 * MIB);
   for (int i = 0; i < 20; i++) try_give(&t, at[i]);
+  try_get(&t, STREAM_A, 2 * MIB); /* what was freed is one idle block now */
   for (int i = 0; i < 100; i++) {
     gap__sim_clock_advance(t.dev, 1000000);
     gap__heap_tick(t.heap, 0);
