@@ -224,9 +224,9 @@ static void maker_works_between_steps(void **state) {
     gap__sim_clock_advance(t.dev, 1000000);
     gap__heap_tick(t.heap, 0);
   }
-  assert_true(try_held(&t) >= 1200 * MIB);
+  assert_true(try_held(&t) >= 1100 * MIB);
   uint64_t created = try_calls(&t, GAP__CALL_chunk_create), held = try_held(&t);
-  try_get(&t, STREAM_A, 1200 * MIB);
+  try_get(&t, STREAM_A, 1100 * MIB);
   assert_int_equal(try_calls(&t, GAP__CALL_chunk_create), created);
   assert_int_equal(try_held(&t), held);
   try_end(&t);
