@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-# What each layer may include besides itself.  The library is base, record, conf, dev, core, kv and api.
+# What each layer may include besides itself.  The library is base, record, conf, dev, core, tier, kv and api.
 ALLOWED = {
     "base": set(),
     "record": {"base"},
@@ -18,8 +18,9 @@ ALLOWED = {
     "trace": {"base", "record"},
     "plan": {"base", "record", "trace"},
     "core": {"base", "record", "dev", "conf"},
+    "tier": {"base", "record", "dev", "conf", "core"},
     "kv": {"base", "record", "dev", "conf", "core"},
-    "api": {"base", "record", "dev", "conf", "core"},
+    "api": {"base", "record", "dev", "conf", "core", "tier"},
     "replay": {"base", "record", "dev", "conf", "core", "trace"},
     "explain": {"base", "record", "dev", "conf", "core", "trace", "replay"},
     "tune": {"base", "record", "dev", "conf", "core", "trace", "replay"},
@@ -28,7 +29,7 @@ ALLOWED = {
     "toolsapi": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "serving", "api"},
     "cli": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api", "toolsapi"},
 }
-LIBRARY = {"base", "record", "dev", "conf", "core", "kv", "api"}
+LIBRARY = {"base", "record", "dev", "conf", "core", "tier", "kv", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other
 THIRD_PARTY = re.compile(r"^(jansson|zstd|zdict|lzma|lzma/.*|zlib|cmocka|mimalloc)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')

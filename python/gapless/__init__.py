@@ -29,6 +29,7 @@ __all__ = [
     "explain",
     "configure",
     "defragment",
+    "reserve_host",
     "info",
     "Heap",
     "HeapPool",
@@ -167,6 +168,15 @@ def defragment(device: Any = None) -> int:
     if heap is None or heap.conf_value("convert") == "off":
         return 0
     return heap.defragment(_device(device))
+
+
+def reserve_host(size: int, device: Any = None) -> None:
+    """Makes a device's pool of pinned host memory ``size`` bytes large, ahead of need (``tiers`` of the configuration and the
+    machine limit it); see :meth:`Heap.reserve_host`."""
+    from .heap import default_heap
+
+    heap = _heap_in_use()
+    (heap if heap is not None else default_heap()).reserve_host(size, _device(device))
 
 
 def info() -> Dict[str, Any]:

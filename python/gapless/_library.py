@@ -85,6 +85,17 @@ class EventStruct(Structure):
     ]
 
 
+class TiersStruct(Structure):
+    """gap_tiers."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("host_locked_bytes", c_uint64),
+        ("host_used_bytes", c_uint64),
+        ("host_more_bytes", c_uint64),
+    ]
+
+
 class BlockStruct(Structure):
     """gap_block."""
 
@@ -150,6 +161,8 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "gap_summary": (c_int, [_HEAP, c_int, c_char_p, c_size_t, POINTER(c_size_t)]),
     "gap_explain": (c_int, [_HEAP, c_int, c_char_p, c_size_t, POINTER(c_size_t)]),
     "gap_check": (c_int, [_HEAP, c_int, c_char_p, c_size_t]),
+    "gap_reserve_host": (c_int, [_HEAP, c_int, c_uint64]),
+    "gap_get_tiers": (c_int, [_HEAP, c_int, POINTER(TiersStruct)]),
     "gap_torch_set_throw": (None, [c_void_p]),
     "gap_torch_capture": (None, [c_char_p, c_size_t]),
     "gap_torch_conf": (c_int, [c_char_p, c_char_p, c_size_t, POINTER(c_size_t), POINTER(c_int)]),

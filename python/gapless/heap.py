@@ -246,6 +246,29 @@ class Heap:
         """Lets kernels of ``peer`` reach the memory of ``device``."""
         check(library().gap_enable_peer(self._heap, device, peer), "enable_peer")
 
+    # ---- beyond the card ----
+
+    def reserve_host(self, size: int, device: int = 0) -> None:
+        """Makes the device's pool of pinned host memory ``size`` bytes large; what it has beyond that and does not use goes back.
+
+        Pinning takes some 0.1 s a GiB: ask beforehand.  Beyond the budget of ``tiers``, the machine or the control group
+        it is refused, in words.
+        """
+        if size < 0:
+            raise ValueError("a size is not negative")
+        self._check_tier(library().gap_reserve_host(self._heap, device, size), device, f"reserve_host of {size} bytes")
+
+    def tiers(self, device: int = 0) -> Dict[str, int]:
+        """Bytes of host memory that are locked, used, and could be had."""
+        out = _library.TiersStruct(size=ctypes.sizeof(_library.TiersStruct))
+        check(library().gap_get_tiers(self._heap, device, byref(out)), "tiers")
+        return {name: getattr(out, name) for name, _type in _library.TiersStruct._fields_ if name != "size"}
+
+    def _check_tier(self, code: int, device: int, what: str) -> None:
+        if code:
+            words = library().gap_strerror(code).decode()
+            raise _errors.error(code, f"{what} on device {device}: {words}: {self.explain(device)}")
+
     # ---- configuration ----
 
     def configure(self, conf: str) -> None:

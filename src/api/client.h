@@ -13,6 +13,7 @@ struct gap__client {
   struct gap__conf_set *conf;
   struct gap__trace *trace; /* NULL: none; set while the heap is made */
   struct gap__ring *ring;   /* the same */
+  struct gap__tier *tier;   /* the same */
   gap_oom_fn oom;
   void *oom_arg;
 };

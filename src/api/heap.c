@@ -7,6 +7,7 @@
 #include "api/ring.h"
 #include "api/serve.h"
 #include "api/trace.h"
+#include "tier/tier.h"
 
 enum { DEVICES_MAX = 64 };
 
@@ -51,12 +52,18 @@ static int create(struct gap__client *client, gap_heap **out) {
   params.conf = gap__conf_values(client->conf);
   gap__conf_freeze(client->conf);
   client->options.conf = NULL; /* the caller's text */
-  rc = gap__heap_create(&params, out);
+  gap_heap *heap;
+  rc = gap__heap_create(&params, &heap);
   if (rc) return rc;
-  client->heap = *out;
-  gap__trace_begin(*out);
-  gap__ring_begin(*out);
-  gap__serve_update(*out);
+  rc = gap__tier_create(heap, params.conf->tiers, &client->tier);
+  if (rc) {
+    gap__heap_destroy(heap);
+    return rc;
+  }
+  client->heap = *out = heap;
+  gap__trace_begin(heap);
+  gap__ring_begin(heap);
+  gap__serve_update(heap);
   return 0;
 }
 
@@ -74,6 +81,7 @@ void gap_heap_destroy(gap_heap *heap) {
     gap__neighbours_leave(heap);
     gap__trace_end(heap);
     gap__ring_end(heap);
+    gap__tier_destroy(((struct gap__client *)gap__heap_client(heap))->tier);
   }
   gap__heap_destroy(heap);
 }

@@ -116,7 +116,9 @@ static const char *value_text(const struct gap__conf_entry *entry, const struct 
             : item->value_too_long ? "it is longer than any value can be"
                                    : NULL;
   if (*reason) return NULL;
-  if (entry->kind != GAP__CONF_KIND_TEXT || item->raw_value.length >= GAP__CONF_VALUE_BYTES) return item->value;
+  if ((entry->kind != GAP__CONF_KIND_TEXT && entry->kind != GAP__CONF_KIND_TIERS) ||
+      item->raw_value.length >= GAP__CONF_VALUE_BYTES)
+    return item->value;
   memcpy(buffer, item->raw_value.start, item->raw_value.length);
   buffer[item->raw_value.length] = 0;
   return buffer;

@@ -145,6 +145,7 @@ static void add_value(struct text *text, const struct gap__conf_entry *entry, co
     case GAP__CONF_KIND_ROUNDUP: add_roundup(text, member); break;
     case GAP__CONF_KIND_SIZES: add_sizes(text, values); break;
     case GAP__CONF_KIND_OVERFLOW: add_overflow(text, values); break;
+    case GAP__CONF_KIND_TIERS:
     case GAP__CONF_KIND_TEXT: add(text, *(const char *)member ? member : "not set"); break;
   }
 }

@@ -34,6 +34,7 @@
 #define TYPE_SIZES "sizes"
 #define TYPE_OVERFLOW "bool or size"
 #define TYPE_TEXT "text"
+#define TYPE_TIERS "places"
 
 #define PIECE(member) \
   { offsetof(struct gap__conf, member), sizeof(((struct gap__conf *)0)->member) }

@@ -27,6 +27,7 @@ enum gap__conf_kind {
   GAP__CONF_KIND_SIZES,
   GAP__CONF_KIND_OVERFLOW,
   GAP__CONF_KIND_TEXT,
+  GAP__CONF_KIND_TIERS, /* a text that is read: tiers.h */
 };
 
 enum gap__conf_rules { GAP__CONF_NONE = 0, GAP__CONF_OPEN = 1, GAP__CONF_POWER = 2, GAP__CONF_PAGES = 4 };

@@ -47,6 +47,24 @@ static struct gap__conf_span take_item(struct gap__conf_span *rest, bool *bracke
   return trim(item);
 }
 
+static bool begins_with(struct gap__conf_span span, const char *word) {
+  size_t length = strlen(word);
+  return span.length > length && memcmp(span.start, word, length) == 0;
+}
+
+/* `tiers:host=64G,disk=/path:500G` is one item: what follows are places, not keys. */
+static bool is_place(struct gap__conf_span item) { return begins_with(item, "host=") || begins_with(item, "disk="); }
+
+static void take_places(struct gap__conf_span *rest, struct gap__conf_item *out) {
+  struct gap__conf_span after = *rest, next;
+  bool open;
+  if (!begins_with(out->whole, "tiers:") && !begins_with(out->whole, "tiers=")) return;
+  while (after.length && (next = take_item(&after, &open)).length && is_place(next)) {
+    out->whole.length = (size_t)(next.start + next.length - out->whole.start);
+    *rest = after;
+  }
+}
+
 static void split(struct gap__conf_item *item) {
   struct gap__conf_span whole = item->whole;
   size_t at = 0;
@@ -62,6 +80,7 @@ bool gap__conf_next_item(struct gap__conf_span *rest, struct gap__conf_item *out
   while (rest->length) {
     out->whole = take_item(rest, &out->bracket_open);
     if (!out->whole.length) continue;
+    take_places(rest, out);
     split(out);
     return true;
   }

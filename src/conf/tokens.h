@@ -1,5 +1,6 @@
 /* Takes a configuration string apart: key:value,key:[a:b,...],word.  White space is dropped anywhere, as torch does; only in
- * the raw value (for paths) is it kept inside. A comma inside a bracket does not end an item. */
+ * the raw value (for paths) is it kept inside. A comma inside a bracket does not end an item, nor does one between the
+ * places of `tiers`. */
 #ifndef GAP_CONF_TOKENS_H
 #define GAP_CONF_TOKENS_H
 

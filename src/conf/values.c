@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "conf/number.h"
+#include "conf/tiers.h"
 #include "gapless/gapless.h"
 
 static bool same_word(const char *a, const char *b) {
@@ -190,6 +191,12 @@ static int read_text(const char *value, char *out, size_t bytes, char *reason) {
   return 0;
 }
 
+static int read_tiers(const char *value, char *out, size_t bytes, char *reason) {
+  struct gap__conf_tiers tiers;
+  const char *wrong = gap__conf_tiers_read(value, &tiers);
+  return wrong ? gap__conf_refuse(reason, wrong) : read_text(value, out, bytes, reason);
+}
+
 int gap__conf_read_value(const struct gap__conf_entry *entry, const char *value, struct gap__conf *out,
                          char reason[GAP__CONF_REASON_BYTES]) {
   void *member = gap__conf_member(entry, out);
@@ -210,6 +217,7 @@ int gap__conf_read_value(const struct gap__conf_entry *entry, const char *value,
     case GAP__CONF_KIND_ROUNDUP: return gap__conf_read_roundup(entry, value, member, reason);
     case GAP__CONF_KIND_SIZES: return gap__conf_read_sizes(entry, value, out, reason);
     case GAP__CONF_KIND_OVERFLOW: return read_overflow(entry, value, out, reason);
+    case GAP__CONF_KIND_TIERS: return read_tiers(value, member, entry->pieces[0].bytes, reason);
     case GAP__CONF_KIND_TEXT: return read_text(value, member, entry->pieces[0].bytes, reason);
   }
   return GAP_EVALUE;

@@ -211,6 +211,10 @@ int gap__heap_diagnosis(gap_heap *, int device, char *text, size_t bytes);
 /* Stepped devices: lets the background worker use the time that has passed.  Cheap when there is nothing to do. */
 void gap__heap_tick(gap_heap *, int device);
 struct gap__dev *gap__heap_dev(gap_heap *, int device); /* NULL while the device is not open */
+/* The device, opened if need be.  GAP_EINVAL, GAP_EFORKED, or why it cannot be opened. */
+int gap__heap_open(gap_heap *, int device, struct gap__dev **out);
+/* Why a request failed, for gap__heap_diagnosis. */
+void gap__heap_explain(gap_heap *, int device, const char *text);
 bool gap__heap_has_strategy(enum gap__strategy);        /* false: this version lacks it */
 const char *gap__rung_name(enum gap__rung);
 

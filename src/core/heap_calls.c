@@ -214,6 +214,11 @@ void gap__device_explain(struct gap__device *dev, const char *format, ...) {
   gap__unlock(&dev->diagnosis_lock);
 }
 
+void gap__heap_explain(gap_heap *heap, int device, const char *text) {
+  struct heap_device *at = heap_device_at(heap, device);
+  if (at) gap__device_explain(&at->base, "%s", text);
+}
+
 int gap__heap_diagnosis(gap_heap *heap, int device, char *text, size_t bytes) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;

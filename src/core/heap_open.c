@@ -123,3 +123,17 @@ int gap__heap_open_device(gap_heap *heap, int device) {
 void gap__heap_tell_opened(gap_heap *heap, int device) {
   if (heap->opened) heap->opened(heap->client, device);
 }
+
+int gap__heap_open(gap_heap *heap, int device, struct gap__dev **out) {
+  struct heap_device *at = heap_device_at(heap, device);
+  if (!at) return GAP_EINVAL;
+  if (heap->forked) return GAP_EFORKED;
+  gap__lock(&heap->lock);
+  bool fresh = !heap_is_open(&at->base);
+  int rc = gap__heap_open_device(heap, device);
+  gap__unlock(&heap->lock);
+  if (rc) return rc;
+  if (fresh) gap__heap_tell_opened(heap, device);
+  *out = at->base.dev;
+  return 0;
+}

@@ -50,6 +50,7 @@ static json_t *value_of(const struct gap__conf_entry *entry, const struct gap__c
     case GAP__CONF_KIND_ROUNDUP: return divisions(member);
     case GAP__CONF_KIND_SIZES: return sizes(conf);
     case GAP__CONF_KIND_OVERFLOW: return overflow(conf);
+    case GAP__CONF_KIND_TIERS:
     case GAP__CONF_KIND_TEXT: return *(const char *)member ? gap__json_text(member) : json_null();
     case GAP__CONF_KIND_BACKEND:
     case GAP__CONF_KIND_STRATEGY:

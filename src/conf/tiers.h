@@ -1,0 +1,18 @@
+/* The value of the key `tiers`: host=SIZE,disk=/folder:SIZE, in brackets or not, each part with '=' or ':'. */
+#ifndef GAP_CONF_TIERS_H
+#define GAP_CONF_TIERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gap__conf_tiers {
+  bool host;           /* named; `tiers:disk=...` alone means that nothing stays in host memory */
+  uint64_t host_bytes; /* 0: no number was given */
+  char disk[256];      /* the folder; "" none */
+  uint64_t disk_bytes; /* 0: no number was given */
+};
+
+/* NULL, or what is wrong in words.  "" means no tiers. */
+const char *gap__conf_tiers_read(const char *value, struct gap__conf_tiers *out);
+
+#endif

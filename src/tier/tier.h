@@ -1,0 +1,18 @@
+/* What a heap has beyond its cards: the public calls of tier.h, by device. */
+#ifndef GAP_TIER_H
+#define GAP_TIER_H
+
+#include "core/heap.h"
+#include "gapless/tier.h"
+
+struct gap__tier;
+
+/* `tiers` is the configuration's text, which has been checked.  Nothing is taken yet. */
+int gap__tier_create(gap_heap *, const char *tiers, struct gap__tier **out);
+/* Before the heap; nobody uses it any more.  NULL is fine. */
+void gap__tier_destroy(struct gap__tier *);
+
+int gap__tier_reserve_host(struct gap__tier *, int device, uint64_t bytes);
+int gap__tier_figures(struct gap__tier *, int device, gap_tiers *out);
+
+#endif
