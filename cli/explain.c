@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bar.h"
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/explain.h"
+#include "named.h"
 #include "options.h"
 #include "table.h"
 
@@ -101,15 +101,10 @@ static void print(char *text) {
   free(text);
 }
 
-/* A number is a process, unless there is a file of that name. */
-static bool is_process(const char *name, uint64_t *number) {
-  return gap__text_parse_u64(name, strlen(name), number) == 0 && *number <= INT32_MAX && access(name, F_OK) != 0;
-}
-
 static int open_named(const char *name, const gap_explain_options *wanted, gap_explanation **out, char *message,
                       size_t bytes) {
   uint64_t process;
-  if (is_process(name, &process)) return gap_explain_open_process((long)process, wanted, out, message, bytes);
+  if (names_process(name, &process)) return gap_explain_open_process((long)process, wanted, out, message, bytes);
   return gap_explain_open(name, wanted, out, message, bytes);
 }
 

@@ -63,12 +63,16 @@ int gap__diff_find(struct gap_diff *diff) {
   return rc;
 }
 
-void gap__diff_free(struct gap_diff *diff) {
+void gap__diff_free_parts(struct gap_diff *diff) {
   for (int cut = 0; cut < GAP__CUT_COUNT; cut++) {
     gap__pairs_free(&diff->pairs[cut]);
     gap__parts_free(&diff->parts[cut][0]);
     gap__parts_free(&diff->parts[cut][1]);
   }
+}
+
+void gap__diff_free(struct gap_diff *diff) {
+  gap__diff_free_parts(diff);
   gap__measure_free(&diff->sides[0]);
   gap__measure_free(&diff->sides[1]);
 }

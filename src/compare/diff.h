@@ -17,13 +17,15 @@ struct gap_diff {
 
 /* After both sides were measured: parts, pairs, what differs.  0 or GAP_ENOMETA. */
 int gap__diff_find(struct gap_diff *);
-void gap__diff_free(struct gap_diff *); /* what it points to */
+void gap__diff_free(struct gap_diff *);       /* what it points to */
+void gap__diff_free_parts(struct gap_diff *); /* all but the sides */
 
 /* "call_sites", "categories", ...: also the names in JSON. */
 const char *gap__cut_name(enum gap__cut);
 /* In one to three sentences: how the peaks differ, and what explains most of it. */
 void gap__diff_say(const struct gap_diff *, struct gap__text *);
 char *gap__diff_words(const struct gap_diff *, unsigned columns, unsigned rows);
-char *gap__diff_json(const struct gap_diff *);
+/* Of each list at most `rows`, the rest counted in `left_out`; 0: all. */
+char *gap__diff_json(const struct gap_diff *, uint32_t rows);
 
 #endif

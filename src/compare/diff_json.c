@@ -56,13 +56,25 @@ static json_t *pair(const struct gap__pair *pair) {
   return object;
 }
 
-static json_t *pairs(const struct gap__pairs *pairs) {
+static uint32_t shown(const struct gap__pairs *pairs, uint32_t rows) {
+  return rows && rows < pairs->count ? rows : pairs->count;
+}
+
+static json_t *pairs(const struct gap__pairs *pairs, uint32_t rows) {
   json_t *array = json_array();
-  for (uint32_t i = 0; i < pairs->count; i++) json_array_append_new(array, pair(&pairs->at[i]));
+  for (uint32_t i = 0; i < shown(pairs, rows); i++) json_array_append_new(array, pair(&pairs->at[i]));
   return array;
 }
 
-char *gap__diff_json(const struct gap_diff *diff) {
+static json_t *left_out(const struct gap_diff *diff, uint32_t rows) {
+  json_t *object = json_object();
+  for (int cut = 0; cut < GAP__CUT_COUNT; cut++)
+    json_object_set_new(object, gap__cut_name((enum gap__cut)cut),
+                        json_integer(diff->pairs[cut].count - shown(&diff->pairs[cut], rows)));
+  return object;
+}
+
+char *gap__diff_json(const struct gap_diff *diff, uint32_t rows) {
   json_t *object = json_object();
   struct gap__text summary = {0};
   if (!object) return NULL;
@@ -74,7 +86,8 @@ char *gap__diff_json(const struct gap_diff *diff) {
   json_object_set_new(object, "b", side(&diff->sides[1]));
   json_object_set_new(object, "figures", figures(diff));
   for (int cut = 0; cut < GAP__CUT_COUNT; cut++)
-    json_object_set_new(object, gap__cut_name((enum gap__cut)cut), pairs(&diff->pairs[cut]));
+    json_object_set_new(object, gap__cut_name((enum gap__cut)cut), pairs(&diff->pairs[cut], rows));
+  if (rows) json_object_set_new(object, "left_out", left_out(diff, rows));
   gap__text_free(&summary);
   char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
   json_decref(object);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "explain/held.h"
 #include "explain/phrase.h"
 
 /* ---- figures ------------------------------------------------------------------------------------------------------- */
@@ -52,40 +53,20 @@ struct course {
   bool freed_last;
 };
 
-/* Where a file contradicts itself sizes are anything: sums wrap around. */
-static int64_t sum_of(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-
 static bool is_driver_event(const struct gap__hist_event *event) {
   return event->action >= GAP__ACT_SEGMENT_ALLOC && event->action <= GAP__ACT_SEGMENT_UNMAP;
 }
 
-static int64_t held_change(const struct gap__hist_event *event) {
-  int64_t bytes = (int64_t)event->size;
-  if (event->action == GAP__ACT_SEGMENT_ALLOC || event->action == GAP__ACT_SEGMENT_MAP) return bytes;
-  return event->action == GAP__ACT_SEGMENT_FREE || event->action == GAP__ACT_SEGMENT_UNMAP ? sum_of(~bytes, 1) : 0;
-}
-
-static int64_t held_at_end(const struct gap__subject *subject) {
-  int64_t held = 0;
-  for (uint64_t i = 0; i < subject->history->segment_count; i++)
-    if ((uint32_t)subject->history->segments[i].device == subject->device)
-      held = sum_of(held, (int64_t)subject->history->segments[i].total_size);
-  return held;
-}
-
-/* Where the file lists segments it ends as they say; else it begins with nothing. */
 static void begin(struct course *course, const struct gap__subject *subject, const struct gap__hist_device *from) {
-  *course = (struct course){.live = gap__lives_at_start(&subject->lives)};
-  if (subject->honest.has_segments) course->held = held_at_end(subject);
-  for (uint64_t i = 0; i < from->event_count; i++) {
-    course->driver_events += is_driver_event(&from->events[i]);
-    if (subject->honest.has_segments) course->held = sum_of(course->held, sum_of(~held_change(&from->events[i]), 1));
-  }
+  *course =
+      (struct course){.live = gap__lives_at_start(&subject->lives),
+                      .held = gap__held_at_start(subject->history, subject->device, subject->honest.has_segments)};
+  for (uint64_t i = 0; i < from->event_count; i++) course->driver_events += is_driver_event(&from->events[i]);
 }
 
 /* Of several moments at which most is held the one with the least idle. */
 static void note_most(struct course *course) {
-  int64_t idle = sum_of(course->held, -course->live);
+  int64_t idle = gap__held_sum(course->held, -course->live);
   if (course->held < course->peak_held || (course->held == course->peak_held && idle >= course->idle_then)) return;
   course->peak_held = course->held;
   course->idle_then = idle;
@@ -109,7 +90,7 @@ static void follow(struct gap__measure *measure, struct course *course) {
   for (uint32_t i = 0; i < measure->end; i++) {
     if (i == measure->first) note_most(course);
     course->live += gap__lives_change(&subject->lives, &from->events[i], i);
-    course->held = sum_of(course->held, held_change(&from->events[i]));
+    course->held = gap__held_sum(course->held, gap__held_change(&from->events[i]));
     if (i < measure->first) continue;
     count(course, &from->events[i]);
     note_most(course);
@@ -195,6 +176,12 @@ static int study(struct gap__measure *measure, char *message, size_t bytes) {
              subject->history->device_count);
   if (!rc) rc = choose_window(measure, message, bytes);
   return rc ? rc : measure_window(measure);
+}
+
+int gap__measure_studied(struct gap__measure *measure) {
+  measure->step = -1;
+  choose_window(measure, NULL, 0);
+  return measure_window(measure);
 }
 
 int gap__measure_history(struct gap__measure *measure, struct gap__history *history,

@@ -46,6 +46,8 @@ struct gap__measure_options {
   void *progress_arg;
 };
 
+/* Measures a subject that was studied: the whole file.  0 or GAP_ENOMETA. */
+int gap__measure_studied(struct gap__measure *);
 /* Measures a history, which then belongs to the measure.  As the next. */
 int gap__measure_history(struct gap__measure *, struct gap__history *, const struct gap__measure_options *,
                          char *message, size_t bytes);

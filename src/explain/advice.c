@@ -332,15 +332,6 @@ static void try_cards(struct adviser *adviser) {
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
 
-/* Those that are live at the peak count as taken all the time: rather too much than too little. */
-static uint64_t bytes_before(const struct gap__subject *subject) {
-  uint64_t bytes = 0;
-  for (uint32_t i = 0; i < subject->lives.count; i++)
-    if (subject->lives.at[i].before && gap__life_covers(&subject->lives.at[i], subject->lives.peak_event))
-      bytes += subject->lives.at[i].bytes;
-  return bytes;
-}
-
 /* The policy that the program had, if this build has a model of it. */
 static void choose_policy(struct adviser *adviser) {
   static const char name[] = "expandable";
@@ -395,7 +386,7 @@ int gap__advice_find(struct gap__subject *subject, const struct gap__replayer *r
                             .progress = progress,
                             .progress_arg = arg,
                             .began_ms = now_ms(),
-                            .before = bytes_before(subject)};
+                            .before = gap__subject_before(subject)};
   subject->advised = true;
   if (!subject->honest.has_events) {
     note(&adviser, "record a history",

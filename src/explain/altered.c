@@ -9,17 +9,23 @@ static const struct gap__hist_device *device_of(const struct gap__subject *subje
   return &subject->history->devices[subject->device];
 }
 
-/* A copy whose one device has room for `extra` more events. */
-static int begin(const struct gap__subject *subject, uint64_t extra, struct gap__altered *altered) {
+static int share(const struct gap__subject *subject, struct gap__altered *altered) {
   const struct gap__history *from = subject->history;
   altered->history = *from;
   altered->history.devices = calloc(from->device_count, sizeof *from->devices);
-  altered->events = malloc((device_of(subject)->event_count + extra + 1) * sizeof *altered->events);
-  if (!altered->history.devices || !altered->events) return GAP_ENOMETA;
+  if (!altered->history.devices) return GAP_ENOMETA;
   memcpy(altered->history.devices, from->devices, from->device_count * sizeof *from->devices);
+  return 0;
+}
+
+/* A copy whose one device has room for `extra` more events. */
+static int begin(const struct gap__subject *subject, uint64_t extra, struct gap__altered *altered) {
+  int rc = share(subject, altered);
+  if (rc) return rc;
+  altered->events = malloc((device_of(subject)->event_count + extra + 1) * sizeof *altered->events);
   altered->history.devices[subject->device].events = altered->events;
   altered->history.devices[subject->device].event_count = 0;
-  return 0;
+  return altered->events ? 0 : GAP_ENOMETA;
 }
 
 /* The events that a replay is given: as many as there are before the end, and of refusals the last. */
@@ -45,8 +51,12 @@ static const struct gap__life *life_of(const struct gap__subject *subject, uint3
   return index == GAP__LIFE_NEVER ? NULL : &subject->lives.at[index];
 }
 
+/* Where nothing is left out the events are not copied. */
 int gap__altered_none(const struct gap__subject *subject, struct gap__altered *altered) {
-  int rc = begin(subject, 0, altered);
+  bool shares = subject->refusal.count <= 1;
+  int rc = shares ? share(subject, altered) : begin(subject, 0, altered);
+  if (shares && !rc) altered->history.devices[subject->device].event_count = end_of(subject);
+  if (shares) return rc;
   for (uint32_t i = 0; !rc && i < end_of(subject); i++)
     if (!is_survived(subject, i)) put(subject, altered, device_of(subject)->events[i]);
   return rc;

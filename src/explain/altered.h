@@ -7,7 +7,7 @@
 
 struct gap__altered {
   struct gap__history history; /* shares everything but the events of one device with the original */
-  struct gap__hist_event *events;
+  struct gap__hist_event *events; /* of that device; NULL: they are the original's */
 };
 
 /* Up to the refusal that is explained; earlier ones, which the program survived, are left out: nobody knows how long what they asked for

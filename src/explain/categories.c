@@ -11,6 +11,13 @@ const char *gap__category_name(enum gap__category category) {
   return names[category];
 }
 
+enum gap__category gap__category_most(const uint64_t bytes[GAP__CAT_COUNT]) {
+  enum gap__category most = GAP__CAT_WEIGHTS;
+  for (int i = 1; i < GAP__CAT_COUNT; i++)
+    if (bytes[i] > bytes[most]) most = (enum gap__category)i;
+  return most;
+}
+
 struct judge {
   const struct gap__history *history;
   struct gap__lives *lives;

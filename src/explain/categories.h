@@ -24,5 +24,7 @@ int gap__categories_find(const struct gap__history *, uint32_t device, struct ga
                          const struct gap__steps *, struct gap__categories *);
 /* "weights", "gradients", "activations", "optimiser_states", "temporary_buffers", "unknown": also the names in JSON. */
 const char *gap__category_name(enum gap__category);
+/* The one with most bytes. */
+enum gap__category gap__category_most(const uint64_t bytes[GAP__CAT_COUNT]);
 
 #endif

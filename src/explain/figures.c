@@ -15,8 +15,13 @@ bool gap__asker_may_use(const struct gap__asker *asker, const struct gap__pictur
   return segment->stream == asker->stream && segment->pool == asker->pool && suits;
 }
 
+uint64_t gap__figures_page(const struct gap__picture_segment *segment) {
+  if (!segment->is_expandable) return 0;
+  return segment->is_large && !segment->is_paged ? 20 * MIB : 2 * MIB;
+}
+
 uint64_t gap__figures_pages(const struct gap__picture_segment *segment, uint64_t addr, uint64_t bytes) {
-  uint64_t page = segment->is_large && !segment->is_paged ? 20 * MIB : 2 * MIB, offset = addr - segment->addr;
+  uint64_t page = gap__figures_page(segment), offset = addr - segment->addr;
   uint64_t first = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
   return end > first ? end - first : 0;
 }

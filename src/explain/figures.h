@@ -34,6 +34,8 @@ int gap__figures_count(const struct gap__picture *, const struct gap__asker *, s
 
 /* What of a segment can go back to the driver at once; nothing of a private pool. */
 uint64_t gap__figures_returnable(const struct gap__picture *, const struct gap__picture_segment *);
+/* The pages that an expandable segment is made of; 0: it is one piece. */
+uint64_t gap__figures_page(const struct gap__picture_segment *);
 /* Whole pages inside one gap of an expandable segment. */
 uint64_t gap__figures_pages(const struct gap__picture_segment *, uint64_t addr, uint64_t bytes);
 /* The stream that holds most of the default pool. */

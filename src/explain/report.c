@@ -30,6 +30,12 @@ static void say_head(const struct gap__subject *subject, struct gap__text *line)
   gap__text_add(line, ".");
 }
 
+char *gap__report_head(const struct gap__subject *subject) {
+  struct gap__text line = {0};
+  say_head(subject, &line);
+  return gap__text_take(&line);
+}
+
 static const char *const category_words[GAP__CAT_COUNT] = {"weights",          "gradients",         "activations",
                                                            "optimiser states", "temporary buffers", "unknown"};
 

@@ -4,16 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "explain/held.h"
 #include "gapless/gapless.h"
 
 /* ---- which device -------------------------------------------------------------------------------------------------- */
-
-static uint64_t held_on(const struct gap__history *history, uint32_t device) {
-  uint64_t held = 0;
-  for (uint64_t i = 0; i < history->segment_count; i++)
-    if ((uint32_t)history->segments[i].device == device) held += history->segments[i].total_size;
-  return held;
-}
 
 static bool has_refusal(const struct gap__hist_device *device) {
   for (uint64_t i = 0; i < device->event_count; i++)
@@ -26,7 +20,7 @@ static uint32_t choose_device(const struct gap__history *history) {
   uint32_t best = 0;
   for (uint32_t i = 1; i < history->device_count; i++) {
     bool refused = has_refusal(&history->devices[i]), best_refused = has_refusal(&history->devices[best]);
-    uint64_t held = held_on(history, i), most = held_on(history, best);
+    uint64_t held = (uint64_t)gap__held_at_end(history, i), most = (uint64_t)gap__held_at_end(history, best);
     bool more = held > most || (held == most && history->devices[i].event_count > history->devices[best].event_count);
     if (refused != best_refused ? refused : more) best = i;
   }
@@ -94,18 +88,15 @@ static void count_segments(struct gap__subject *subject) {
   }
 }
 
-/* The most that was held at a time, by the events; what is held at the end where they do not tell.  Sums may wrap around:
- * where a file contradicts itself sizes are anything, and less than nothing is held. */
+/* The most that was held at a time, by the events; what is held at the end where they do not tell. */
 static uint64_t most_held(const struct gap__subject *subject) {
   const struct gap__hist_device *from = &subject->history->devices[subject->device];
-  uint64_t now = held_on(subject->history, subject->device), most = now;
+  int64_t now = gap__held_at_end(subject->history, subject->device), most = now;
   for (uint64_t i = from->event_count; i-- > 0;) {
-    uint8_t action = from->events[i].action;
-    if (action == GAP__ACT_SEGMENT_ALLOC || action == GAP__ACT_SEGMENT_MAP) now -= from->events[i].size;
-    if (action == GAP__ACT_SEGMENT_FREE || action == GAP__ACT_SEGMENT_UNMAP) now += from->events[i].size;
-    if ((int64_t)now > (int64_t)most) most = now;
+    now = gap__held_less(now, gap__held_change(&from->events[i]));
+    if (now > most) most = now;
   }
-  return most;
+  return (uint64_t)most;
 }
 
 static int look_for_size(struct gap__subject *subject) {
@@ -124,6 +115,14 @@ uint64_t gap__subject_peak(const struct gap__subject *subject) {
   const struct gap__hist_facts *facts = gap__subject_facts(subject);
   uint64_t seen = subject->lives.peak_bytes;
   return !subject->honest.has_events && facts && facts->peak_live_bytes > seen ? facts->peak_live_bytes : seen;
+}
+
+uint64_t gap__subject_before(const struct gap__subject *subject) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < subject->lives.count; i++)
+    if (subject->lives.at[i].before && gap__life_covers(&subject->lives.at[i], subject->lives.peak_event))
+      bytes += subject->lives.at[i].bytes;
+  return bytes;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */

@@ -104,6 +104,10 @@ static inline const char *gap__subject_keeper(const struct gap__subject *subject
 /* P, as far as it is known: by the events; without any, by what the allocator has said. */
 uint64_t gap__subject_peak(const struct gap__subject *);
 
+/* Bytes older than the history, which a replay does not know: those live at the peak count as taken all the time, rather too much than too
+ * little. */
+uint64_t gap__subject_before(const struct gap__subject *);
+
 /* Finds everything but the verdict and the advice. 0, GAP_EINVAL, GAP_ELIMIT, GAP_ENOMETA. */
 int gap__subject_study(struct gap__subject *);
 void gap__subject_free(struct gap__subject *);

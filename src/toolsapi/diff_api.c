@@ -52,4 +52,4 @@ char *gap_diff_words(const gap_diff *diff, unsigned columns, unsigned rows) {
   return gap__diff_words(diff, columns, rows);
 }
 
-char *gap_diff_json(const gap_diff *diff) { return gap__diff_json(diff); }
+char *gap_diff_json(const gap_diff *diff) { return gap__diff_json(diff, 0); }

@@ -1,7 +1,5 @@
 /* Explanations for the public header: a file is read, studied and put into words; replays are those of this layer. */
-#include <inttypes.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "explain/job.h"
@@ -9,7 +7,7 @@
 #include "explain/report.h"
 #include "explain/subject.h"
 #include "gapless/explain.h"
-#include "toolsapi/ask.h"
+#include "toolsapi/open.h"
 
 struct gap_explanation {
   struct gap__subject subject;
@@ -22,54 +20,14 @@ void gap_explain_defaults(gap_explain_options *options) {
   *options = (gap_explain_options){.size = sizeof *options, .device = -1, .budget_ms = DEFAULT_BUDGET_MS};
 }
 
-static int study(struct gap__subject *subject, char *message, size_t bytes) {
-  int rc = gap__subject_study(subject);
-  if (rc == GAP_EINVAL)
-    snprintf(message, bytes, "there is no device %" PRId64 ": the %s has %" PRIu32, subject->options.device,
-             gap__subject_source(subject), subject->history->device_count);
-  else if (rc) snprintf(message, bytes, "%s", gap_strerror(rc));
-  return rc;
-}
-
-/* Moves the reader's message into the caller's buffer. */
-static int said(int rc, char *text, char *message, size_t bytes) {
-  if (rc) snprintf(message, bytes, "%s", text ? text : gap_strerror(rc));
-  free(text);
-  return rc;
-}
-
-static int read_file(const char *path, struct gap__subject *subject, char *message, size_t bytes) {
-  const gap_explain_options *options = &subject->options;
-  char *text = NULL;
-  int rc = gap__history_read(path, options->progress, options->progress_arg, &subject->history, &text);
-  return said(rc, text, message, bytes);
-}
-
-static int ask_process(long process, struct gap__subject *subject, char *message, size_t bytes) {
-  struct gap__text reply = {0};
-  char *text = NULL;
-  subject->is_live = true;
-  int rc = gap__ask_state((pid_t)process, &reply, message, bytes);
-  if (!rc) {
-    rc = gap__history_read_memory(reply.bytes, reply.length, &subject->history, &text);
-    said(rc, text, message, bytes);
-  }
-  gap__text_free(&reply);
-  if (rc || !subject->history->is_torn) return rc;
-  snprintf(message, bytes, "its answer ends in the middle: it may just have ended");
-  return GAP_EFORMAT;
-}
-
 /* `path` is NULL where a process is asked. */
 static int open_either(const char *path, long process, const gap_explain_options *options, gap_explanation **out,
                        char *message, size_t bytes) {
   gap_explanation *explanation = calloc(1, sizeof *explanation);
   *out = NULL;
   if (!explanation) return GAP_ENOMETA;
-  struct gap__subject *subject = &explanation->subject;
-  subject->options = *options;
-  int rc = path ? read_file(path, subject, message, bytes) : ask_process(process, subject, message, bytes);
-  if (!rc) rc = study(subject, message, bytes);
+  explanation->subject.options = *options;
+  int rc = gap__open_subject(&explanation->subject, path, process, message, bytes);
   if (rc) gap_explain_close(explanation);
   else *out = explanation;
   return rc;
@@ -85,18 +43,10 @@ int gap_explain_open_process(long process, const gap_explain_options *options, g
   return open_either(NULL, process, options, out, message, bytes);
 }
 
-/* Files keep a place for devices that nothing happened on. */
-static bool has_memory(const struct gap__history *history, uint32_t device) {
-  if (history->devices[device].event_count) return true;
-  for (uint64_t i = 0; i < history->segment_count; i++)
-    if ((uint32_t)history->segments[i].device == device) return true;
-  return false;
-}
-
 int gap_explain_other_device(const gap_explanation *first, uint32_t device, gap_explanation **out) {
   struct gap__history *history = first->subject.history;
   *out = NULL;
-  if (device >= history->device_count || !has_memory(history, device)) return GAP_EINVAL;
+  if (device >= history->device_count || !gap__open_has_memory(history, device)) return GAP_EINVAL;
   gap_explanation *explanation = calloc(1, sizeof *explanation);
   if (!explanation) return GAP_ENOMETA;
   explanation->subject =

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "gapless/tune.h"
+#include "replay/workers.h"
 #include "tune/cache.h"
 #include "tune/session.h"
 
-enum { THREADS_MAX = 256 };
 
 /* ---- Sessions ---- */
 
@@ -23,18 +23,13 @@ static const char *from_environment(const char *name) { return getenv(name); }
 
 char *gap_tune_cache_default(void) { return gap__cache_default(from_environment); }
 
-static uint32_t processors(void) {
-  long count = sysconf(_SC_NPROCESSORS_ONLN);
-  return count < 1 ? 1 : count > THREADS_MAX ? THREADS_MAX : (uint32_t)count;
-}
-
 int gap_tune_open(const gap_tune_options *options, gap_tune **out, char *message, size_t bytes) {
   *out = NULL;
   message[0] = '\0';
   if (options->cache && gap__cache_open(options->cache, message, bytes) != 0) return GAP_EIO;
   gap_tune *tune = calloc(1, sizeof *tune);
   if (!tune) return GAP_ENOMETA;
-  tune->threads = options->threads ? options->threads : processors();
+  tune->threads = options->threads ? options->threads : gap__workers_processors();
   tune->lag_us = options->lag_us;
   tune->cache = options->cache ? strdup(options->cache) : NULL;
   int rc = options->cache && !tune->cache ? GAP_ENOMETA : gap__settings_make(&tune->settings);

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "tune/search.h"
-#include "tune/workers.h"
+#include "replay/workers.h"
 
 struct job {
   const struct gap__tuner *tuner;

@@ -14,7 +14,7 @@ static int take(struct gap__measure *side, const uint8_t *data, size_t bytes) {
 }
 
 static void check_words(const struct gap_diff *diff) {
-  char *words = gap__diff_words(diff, 100, 10), *json = gap__diff_json(diff);
+  char *words = gap__diff_words(diff, 100, 10), *json = gap__diff_json(diff, 0);
   FUZZ_CHECK(words && json && strchr(json, '\n') == NULL);
   free(words);
   free(json);

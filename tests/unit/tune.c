@@ -1,5 +1,5 @@
 /* Tuning: the answers are the same whatever was remembered, joined or made up by others, and however many threads found them
- * (pthread_create is in src/tune/workers.c). */
+ * (pthread_create is in src/replay/workers.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Independent pieces of work on several threads. */
-#ifndef GAP_TUNE_WORKERS_H
-#define GAP_TUNE_WORKERS_H
+#ifndef GAP_REPLAY_WORKERS_H
+#define GAP_REPLAY_WORKERS_H
 
 #include <stdint.h>
 
@@ -13,5 +13,7 @@ struct gap__workers {
 
 /* Runs indices 0 .. count - 1 and returns when all are done.  Where no thread can be started the caller does the work. */
 void gap__workers_run(const struct gap__workers *, uint32_t count);
+/* As many as can work at the same time, at least 1. */
+uint32_t gap__workers_processors(void);
 
 #endif

@@ -1,8 +1,9 @@
-#include "tune/workers.h"
+#include "replay/workers.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { THREADS_MAX = 256, TICK_NS = 100000000 };
 
@@ -81,4 +82,9 @@ void gap__workers_run(const struct gap__workers *workers, uint32_t count) {
   pthread_mutex_destroy(&crew.lock);
   pthread_cond_destroy(&crew.ended);
   workers->tick(workers->arg);
+}
+
+uint32_t gap__workers_processors(void) {
+  long count = sysconf(_SC_NPROCESSORS_ONLN);
+  return count < 1 ? 1 : count > THREADS_MAX ? THREADS_MAX : (uint32_t)count;
 }
