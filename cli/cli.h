@@ -15,7 +15,7 @@ struct command {
   int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 
-extern const struct command command_replay, command_explain, command_plan, command_tune, command_diff, command_check,
+extern const struct command command_replay, command_explain, command_report, command_plan, command_tune, command_diff, command_check,
     command_convert, command_kv, command_demo, command_conf, command_info;
 
 /* How this program was called: argv[0] of main. */

@@ -25,9 +25,10 @@ ALLOWED = {
     "explain": {"base", "record", "dev", "conf", "core", "trace", "replay"},
     "tune": {"base", "record", "dev", "conf", "core", "trace", "replay"},
     "compare": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain"},
+    "report": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "compare"},
     "serving": {"base", "record", "trace"},
-    "toolsapi": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "serving", "api"},
-    "cli": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "api", "toolsapi"},
+    "toolsapi": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "report", "serving", "api"},
+    "cli": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "report", "api", "toolsapi"},
 }
 LIBRARY = {"base", "record", "dev", "conf", "core", "tier", "kv", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other

@@ -39,7 +39,7 @@ export interface Panel {
   /** The path as it was given. */
   file: string;
   device: number;
-  /** Of the device. 0: a snapshot without a history. */
+  /** Of the device. A snapshot without a history has none, or a mark of its own. */
   event_count: number;
   /** Length of the history; 0 where there are no times. */
   duration_us: number;
@@ -70,7 +70,7 @@ export interface Panel {
   sites: string[];
   /** Lines of programs; index = `frame` elsewhere. */
   frames: Frames;
-  /** null: there are no events. */
+  /** null: there is no history. */
   timeline: Timeline | null;
   /** The address map at two or three moments: "peak" and "failure" where they are, "end" always. */
   moments: Moment[];
@@ -166,7 +166,10 @@ export interface Moment {
   event: number;
   time_us: number;
   held_bytes: number;
-  /** With pending. */
+  /**
+   * Of all blocks, with pending. A block that is there at the end is as large as the allocator made it, which may be more than the
+   * timeline counts for it.
+   */
   live_bytes: number;
   pending_bytes: number;
   segment_count: number;
@@ -222,12 +225,12 @@ export interface Cells {
   blocks: number[];
   /** Of the blocks in it; less than `bytes` where gaps were merged. */
   live_bytes: number[];
-  /** The event that allocated it; -1: before the first one, or merged. Age = Moment.time_us - born_us. */
+  /** The event that allocated it; -1 (and so born_us): before the first one, or merged. Age = Moment.time_us - born_us. */
   born_event: number[];
   born_us: number[];
   /** Index into CATEGORIES; of merged cells that of most bytes. */
   category: number[];
-  /** Index into Panel.sites; of merged cells that of most bytes. */
+  /** Index into Panel.sites; of merged cells that of the largest block. */
   site: number[];
 }
 
@@ -258,7 +261,7 @@ export interface Flame {
   parent: number[];
   /** Index into Panel.frames; -1: `label` says what it is. */
   frame: number[];
-  /** "" where frame says it; else "all", "other (312 call sites)", "no call site recorded", "activations", "24 MiB". */
+  /** "" where frame says it; else "all", "other (312)", "no call site recorded", "activations", "24 MiB". */
   label: string[];
   bytes: number[];
   blocks: number[];
@@ -269,8 +272,10 @@ export interface Flame {
 }
 
 export interface WhatIf {
-  /** Why nothing was replayed: "--no-what-if", no history, a history that contradicts itself. "" where it was. */
+  /** Why nothing was replayed, in words: it was not asked for, there is no history, it contradicts itself. "" where it was. */
   reason: string;
+  /** P of what was replayed: with the refused request, and with what was there before the history. Factors are of this. */
+  peak_live_bytes: number;
   /** Columns of the table: what may be held; null: no limit. In increasing order, null last. */
   caps: Cap[];
   /** native, expandable, gapless, ideal; the recorded one is marked. */
@@ -297,7 +302,7 @@ export interface WhatIfPolicy {
 export interface WhatIfResult {
   /** Every request was served. */
   fits: boolean;
-  /** Most held; null for what did not fit. */
+  /** Most held (the floor of it for ideal); null for what did not fit. */
   held_bytes: number | null;
   /** What it costs: calls of the driver and time in them, of the program (background excluded). */
   driver_calls: number;
