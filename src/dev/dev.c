@@ -91,7 +91,9 @@ int gap__dev_event_query(struct gap__dev *dev, gap__event event) { CHECKED(dev, 
 
 int gap__dev_event_wait(struct gap__dev *dev, gap__event event) { CHECKED(dev, event_wait, event); }
 
-int gap__dev_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event event) { CHECKED(dev, stream_wait, stream, event); }
+int gap__dev_stream_wait(struct gap__dev *dev, gap_stream stream, gap__event event) {
+  CHECKED(dev, stream_wait, stream, event);
+}
 
 int gap__dev_stream_id(struct gap__dev *dev, gap_stream stream, uint64_t *out) { CHECKED(dev, stream_id, stream, out); }
 
@@ -99,7 +101,8 @@ int gap__dev_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out
   CHECKED(dev, stream_capturing, stream, out);
 }
 
-int gap__dev_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+int gap__dev_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes,
+                          uint32_t *count) {
   CHECKED(dev, stream_front, stream, capture, nodes, count);
 }
 
@@ -137,6 +140,21 @@ int gap__dev_gate(struct gap__dev *dev, gap_stream stream, gap_addr arrived, gap
 int gap__dev_value_await(struct gap__dev *dev, gap_addr word, uint32_t value, uint64_t limit_ns) {
   assert(word % sizeof value == 0);
   CHECKED(dev, value_await, word, value, limit_ns);
+}
+
+int gap__dev_module_load(struct gap__dev *dev, const void *image, gap__module *out) {
+  CHECKED(dev, module_load, image, out);
+}
+
+int gap__dev_module_unload(struct gap__dev *dev, gap__module module) { CHECKED(dev, module_unload, module); }
+
+int gap__dev_module_find(struct gap__dev *dev, gap__module module, const char *name, uint32_t shared_bytes,
+                         gap__function *out) {
+  CHECKED(dev, module_find, module, name, shared_bytes, out);
+}
+
+int gap__dev_launch(struct gap__dev *dev, const struct gap__launch *launch, gap_stream stream) {
+  CHECKED(dev, launch, launch, stream);
 }
 
 int gap__dev_pin(struct gap__dev *dev, void *memory, uint64_t bytes) { CHECKED(dev, pin, memory, bytes); }

@@ -31,6 +31,15 @@
 typedef uint64_t gap__chunk; /* physical handle; 0 is none */
 typedef uint64_t gap__event; /* event handle; 0 is none */
 typedef uint64_t gap__node;  /* of a graph; 0 is none */
+typedef uint64_t gap__module;   /* loaded code; 0 is none */
+typedef uint64_t gap__function; /* of a module; 0 is none */
+
+/* A kernel's launch.  Kernels take one argument, a struct by value. */
+struct gap__launch {
+  gap__function function;
+  uint32_t blocks[3], threads, shared_bytes;
+  const void *argument;
+};
 
 enum gap__place { GAP__PLACE_DEVICE, GAP__PLACE_HOST };
 
@@ -46,6 +55,9 @@ struct gap__dev_caps {
   unsigned char uuid[16];     /* of the card, in every process the same; all 0: no other process can have it, or it cannot be told */
   bool gates;                 /* gate / value_await work */
   bool stepped;               /* time is simulated: no background threads, gap__heap_tick() drives them */
+  uint32_t arch;              /* 90: code for compute capability 9.0 can be loaded; 0: none can */
+  uint32_t processors;        /* that run blocks of a kernel side by side */
+  uint32_t toolkit_major;     /* code made by a newer toolkit than this is not loaded: 13 */
 };
 
 /* Every driver call, for counters: GAP__CALL(name). */
@@ -54,7 +66,8 @@ struct gap__dev_caps {
   X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
   X(stream_id) X(stream_capturing) X(stream_front) X(node_before) \
   X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
-  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await)
+  X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await) \
+  X(module_load) X(module_unload) X(module_find) X(launch)
 
 enum gap__dev_call {
 #define X(name) GAP__CALL_##name,
@@ -131,6 +144,13 @@ struct gap__dev_ops {
   /* Blocks the calling thread until a gate has written at least `value` to *word; GAP_EAGAIN after `limit_ns`. */
   int (*value_await)(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 
+  /* Optional: code of our own.  `image` is what the driver loads for caps.arch; a function may use up to `shared_bytes` of a block's memory.
+   * The argument is read before `launch` returns. */
+  int (*module_load)(struct gap__dev *, const void *image, gap__module *out);
+  int (*module_unload)(struct gap__dev *, gap__module); /* nothing of it may run */
+  int (*module_find)(struct gap__dev *, gap__module, const char *name, uint32_t shared_bytes, gap__function *out);
+  int (*launch)(struct gap__dev *, const struct gap__launch *, gap_stream);
+
   /* Host memory that copies and values may use under its own address, from the device's side too. */
   int (*pin)(struct gap__dev *, void *, uint64_t bytes);
   int (*unpin)(struct gap__dev *, void *, uint64_t bytes);
@@ -205,6 +225,10 @@ int gap__dev_wait_value(struct gap__dev *, gap_stream, gap_addr, uint32_t value)
 int gap__dev_stream_blocking(struct gap__dev *, gap_stream, bool *out);
 int gap__dev_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
 int gap__dev_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
+int gap__dev_module_load(struct gap__dev *, const void *image, gap__module *out);
+int gap__dev_module_unload(struct gap__dev *, gap__module);
+int gap__dev_module_find(struct gap__dev *, gap__module, const char *name, uint32_t shared_bytes, gap__function *out);
+int gap__dev_launch(struct gap__dev *, const struct gap__launch *, gap_stream);
 int gap__dev_pin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_unpin(struct gap__dev *, void *, uint64_t bytes);
 int gap__dev_mem_info(struct gap__dev *, uint64_t *free_bytes, uint64_t *total_bytes);

@@ -11,7 +11,7 @@
 #include "dev/cuda/abi.h"
 #include "dev/host/host.h"
 
-enum { DEVICES_MAX = 8, STREAMS_MAX = 512, DEPTH_MAX = 8, CALLS_MAX = 64 };
+enum { DEVICES_MAX = 8, STREAMS_MAX = 512, DEPTH_MAX = 8, CALLS_MAX = 80, FUNCTIONS_MAX = 256 };
 
 /* A context: the primary one of a device, or another of the same device. */
 struct gap__cuda_opaque {
@@ -41,6 +41,8 @@ static struct {
   struct gap__map references;    /* chunk -> handles beyond the first */
   uint64_t readers, wrong;
   int captures; /* under way */
+  fake_cuda_find_kernel *find_kernel;
+  int function_count;
   struct {
     const char *name;
     uint64_t count;
@@ -221,6 +223,7 @@ static int attribute(unsigned which) {
   unsigned has = ~fake.settings.lacks;
   switch (which) {
     case GAP__CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return 9;
+    case GAP__CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return 2;
     case GAP__CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: return (has & FAKE_CUDA_VMM) != 0;
     case GAP__CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: return (has & FAKE_CUDA_EXPORT) != 0;
     case GAP__CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: return (has & FAKE_CUDA_RDMA) != 0;
@@ -535,8 +538,8 @@ enum { NODES_MAX = 256 };
 static _Thread_local gap__node numbers[NODES_MAX];
 static _Thread_local gap__cuda_node handles[NODES_MAX];
 
-static gap__cuda_result cuStreamGetCaptureInfo(gap__cuda_stream stream, unsigned *status, uint64_t *id, gap__cuda_graph *graph,
-                                               const gap__cuda_node **nodes, size_t *count) {
+static gap__cuda_result cuStreamGetCaptureInfo(gap__cuda_stream stream, unsigned *status, uint64_t *id,
+                                               gap__cuda_graph *graph, const gap__cuda_node **nodes, size_t *count) {
   PASS(CONTEXT);
   uint32_t have = NODES_MAX;
   if (number_of(stream) <= 1 && fake.captures) return GAP__CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -644,6 +647,87 @@ static gap__cuda_result cuStreamBatchMemOp(gap__cuda_stream stream, unsigned cou
   return result_of(gap__dev_gate(host_here(), number_of(stream), ops[0].value.address, ops[1].value.address,
                                  ops[0].value.number.value));
 }
+
+/* ---- Code ---- */
+
+enum { SHARED_PLAIN = 48 << 10 }; /* bytes of a block that need no attribute */
+
+struct fake_module {
+  char *text; /* the image */
+};
+struct fake_function {
+  struct fake_cuda_kernel kernel;
+  unsigned shared_most;
+};
+struct fake_launched {
+  struct fake_cuda_kernel kernel;
+  struct fake_cuda_grid grid;
+  _Alignas(16) unsigned char argument[];
+};
+
+static gap__cuda_result cuModuleLoadData(gap__cuda_module *out, const void *image) {
+  PASS(CONTEXT | UNSAFE);
+  if (!fake.find_kernel) return GAP__CUDA_ERROR_INVALID_VALUE;
+  struct fake_module *module = malloc(sizeof *module);
+  if (!module) return GAP__CUDA_ERROR_OUT_OF_MEMORY;
+  *module = (struct fake_module){.text = strdup(image)};
+  *out = (gap__cuda_module)(void *)module;
+  return GAP__CUDA_SUCCESS;
+}
+
+static gap__cuda_result cuModuleUnload(gap__cuda_module module) {
+  PASS(CONTEXT | UNSAFE);
+  struct fake_module *at = (struct fake_module *)(void *)module;
+  free(at->text);
+  free(at);
+  return GAP__CUDA_SUCCESS;
+}
+
+static struct fake_function functions[FUNCTIONS_MAX];
+
+static gap__cuda_result cuModuleGetFunction(gap__cuda_function *out, gap__cuda_module module, const char *name) {
+  PASS(CONTEXT);
+  struct fake_cuda_kernel kernel = {0};
+  if (!fake.find_kernel(((struct fake_module *)(void *)module)->text, name, &kernel))
+    return GAP__CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&fake.lock);
+  struct fake_function *at = &functions[fake.function_count++ % FUNCTIONS_MAX];
+  *at = (struct fake_function){.kernel = kernel, .shared_most = SHARED_PLAIN};
+  pthread_mutex_unlock(&fake.lock);
+  *out = (gap__cuda_function)(void *)at;
+  return GAP__CUDA_SUCCESS;
+}
+
+static gap__cuda_result cuFuncSetAttribute(gap__cuda_function function, unsigned attribute, int value) {
+  PASS(CONTEXT);
+  if (attribute != GAP__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > 227 << 10) return miss();
+  ((struct fake_function *)(void *)function)->shared_most = (unsigned)value;
+  return GAP__CUDA_SUCCESS;
+}
+
+static void run_launched(void *arg) {
+  struct fake_launched *launched = arg;
+  launched->kernel.run(launched->argument, &launched->grid);
+  free(launched);
+}
+
+static gap__cuda_result cuLaunchKernel(gap__cuda_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                       gap__cuda_stream stream, void **arguments, void **extra) {
+  PASS(CONTEXT);
+  const struct fake_function *at = (struct fake_function *)(void *)function;
+  if (!grid_x || !grid_y || !grid_z || !block_x || block_x > 1024 || block_y != 1 || block_z != 1 || extra)
+    return miss();
+  if (grid_y > 65535 || grid_z > 65535 || shared_bytes > at->shared_most) return miss();
+  struct fake_launched *launched = malloc(sizeof *launched + at->kernel.argument_bytes);
+  if (!launched) return GAP__CUDA_ERROR_OUT_OF_MEMORY;
+  launched->kernel = at->kernel;
+  launched->grid = (struct fake_cuda_grid){{grid_x, grid_y, grid_z}, block_x, shared_bytes};
+  memcpy(launched->argument, arguments[0], at->kernel.argument_bytes);
+  return result_of(gap__host_call(host_here(), run_launched, launched, number_of(stream)));
+}
+
+void fake_cuda_kernels(fake_cuda_find_kernel *find) { fake.find_kernel = find; }
 
 /* ---- What dlsym finds ---- */
 

@@ -43,6 +43,18 @@ FAKE_CUDA_API void fake_cuda_fail(const char *name, unsigned code, uint64_t afte
 FAKE_CUDA_API uint64_t fake_cuda_calls(const char *name); /* NULL: all */
 FAKE_CUDA_API uint64_t fake_cuda_wrong(void);
 
+/* What modules hold: their image is text, and this finds a kernel by it and a name.  `run` is called in stream order with a copy of
+ * the launch's argument. */
+struct fake_cuda_grid {
+  unsigned blocks[3], threads, shared_bytes;
+};
+struct fake_cuda_kernel {
+  void (*run)(const void *argument, const struct fake_cuda_grid *);
+  size_t argument_bytes;
+};
+typedef bool fake_cuda_find_kernel(const char *image, const char *name, struct fake_cuda_kernel *out);
+FAKE_CUDA_API void fake_cuda_kernels(fake_cuda_find_kernel *);
+
 /* The bytes and queues of a device: gap__host_run_all and the like work on it. */
 FAKE_CUDA_API struct gap__dev *fake_cuda_host(int device);
 /* Which devices the last cuMemSetAccess opened the memory to, one bit each. */

@@ -27,6 +27,8 @@ typedef struct gap__cuda_opaque *gap__cuda_stream;
 typedef struct gap__cuda_opaque *gap__cuda_event;
 typedef struct gap__cuda_opaque *gap__cuda_graph;
 typedef struct gap__cuda_opaque *gap__cuda_node;
+typedef struct gap__cuda_opaque *gap__cuda_module;
+typedef struct gap__cuda_opaque *gap__cuda_function;
 
 struct gap__cuda_uuid {
   unsigned char bytes[16];

@@ -52,6 +52,10 @@ static const struct gap__dev_ops all_ops = {
     .stream_blocking = gap__cuda_stream_blocking,
     .gate = gap__cuda_gate,
     .value_await = gap__cuda_value_await,
+    .module_load = gap__cuda_module_load,
+    .module_unload = gap__cuda_module_unload,
+    .module_find = gap__cuda_module_find,
+    .launch = gap__cuda_launch,
     .pin = gap__cuda_pin,
     .unpin = gap__cuda_unpin,
     .mem_info = gap__cuda_mem_info,
@@ -83,6 +87,8 @@ static int find_device(struct cuda *cuda) {
            minor = GAP__CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
   (void)CUDA_CALL(cuda, cuDeviceGetAttribute, &info->capability_major, major, cuda->device);
   (void)CUDA_CALL(cuda, cuDeviceGetAttribute, &info->capability_minor, minor, cuda->device);
+  (void)CUDA_CALL(cuda, cuDeviceGetAttribute, &info->processors, GAP__CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                  cuda->device);
   struct gap__cuda_uuid uuid = {{0}};
   if (cuda->driver.cuDeviceGetUuid) (void)CUDA_CALL(cuda, cuDeviceGetUuid, &uuid, cuda->device);
   memcpy(info->uuid, uuid.bytes, sizeof info->uuid);
@@ -108,6 +114,9 @@ static void publish(struct cuda *cuda) {
   caps->wait_values = info->wait_values;
   memcpy(caps->uuid, info->uuid, sizeof caps->uuid);
   caps->gates = info->gates;
+  caps->arch = gap__cuda_has_code(cuda) ? (uint32_t)(10 * info->capability_major + info->capability_minor) : 0;
+  caps->processors = (uint32_t)info->processors;
+  caps->toolkit_major = (uint32_t)info->driver_version / 1000;
 }
 
 static int open_device(struct cuda *cuda, const struct gap__cuda_params *params) {

@@ -29,7 +29,7 @@ struct gap__cuda_info {
   int driver_version; /* 13000: CUDA 13.0 */
   char name[128];
   unsigned char uuid[16];
-  int capability_major, capability_minor;
+  int capability_major, capability_minor, processors;
   uint64_t granularity_bytes; /* 0: not known */
   bool vmm, exportable, rdma, host_chunks, wait_values, gates, stream_ids;
   char missing[512];  /* entry points the driver lacks, with blanks between; "" none */

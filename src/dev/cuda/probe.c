@@ -168,6 +168,7 @@ static void drop_what_fails(struct cuda *cuda) {
   if (!cuda->info.gates) ops->value_await = NULL;
   if (!cuda->info.wait_values) ops->write_value = NULL;
   if (!cuda->info.wait_values) ops->wait_value = NULL;
+  if (!gap__cuda_has_code(cuda)) ops->module_load = NULL;
 }
 
 int gap__cuda_probe(struct cuda *cuda, const struct gap__cuda_params *wanted) {

@@ -103,6 +103,13 @@ int gap__cuda_stream_blocking(struct gap__dev *, gap_stream, bool *out);
 int gap__cuda_gate(struct gap__dev *, gap_stream, gap_addr arrived, gap_addr open, uint32_t value);
 int gap__cuda_value_await(struct gap__dev *, gap_addr word, uint32_t value, uint64_t limit_ns);
 
+/* code.c */
+int gap__cuda_module_load(struct gap__dev *, const void *image, gap__module *out);
+int gap__cuda_module_unload(struct gap__dev *, gap__module);
+int gap__cuda_module_find(struct gap__dev *, gap__module, const char *name, uint32_t shared_bytes, gap__function *out);
+int gap__cuda_launch(struct gap__dev *, const struct gap__launch *, gap_stream);
+bool gap__cuda_has_code(const struct cuda *); /* the driver has all that they need */
+
 /* probe.c: finds what works, and takes the rest out of `ops` and `caps`. */
 int gap__cuda_probe(struct cuda *, const struct gap__cuda_params *wanted);
 

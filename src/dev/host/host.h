@@ -27,6 +27,8 @@ int gap__host_create(int ordinal, const struct gap__host_params *, struct gap__d
 int gap__host_fill(struct gap__dev *, gap_addr, uint64_t bytes, uint64_t pattern, gap_stream);
 /* Queues a comparison; a difference is counted in faults(): a kernel that reads. */
 int gap__host_expect(struct gap__dev *, gap_addr, uint64_t bytes, uint64_t pattern, gap_stream);
+/* Queues a call under the device's lock: a kernel that does what it does.  It may not call the device. */
+int gap__host_call(struct gap__dev *, void (*call)(void *), void *arg, gap_stream);
 /* Runs up to `count` queued operations of a stream (UINT64_MAX: all of them). */
 void gap__host_run(struct gap__dev *, gap_stream, uint64_t count);
 void gap__host_run_all(struct gap__dev *);

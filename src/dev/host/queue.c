@@ -116,6 +116,10 @@ int gap__host_copy(struct gap__dev *dev, gap_addr dst, gap_addr src, uint64_t by
   return queue(dev, &(struct host_op){.kind = OP_COPY, .addr = dst, .src = src, .bytes = bytes}, stream);
 }
 
+int gap__host_call(struct gap__dev *dev, void (*call)(void *), void *arg, gap_stream stream) {
+  return queue(dev, &(struct host_op){.kind = OP_CALL, .call = call, .src = (uintptr_t)arg}, stream);
+}
+
 int gap__host_write_value(struct gap__dev *dev, gap_stream stream, gap_addr addr, uint32_t value) {
   return queue(dev, &(struct host_op){.kind = OP_WRITE, .addr = addr, .bytes = sizeof value, .value = value}, stream);
 }
@@ -283,7 +287,8 @@ int gap__host_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *ou
   return index ? 0 : GAP_ENOMETA;
 }
 
-int gap__host_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+int gap__host_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes,
+                           uint32_t *count) {
   struct host *host = host_of(dev);
   pthread_mutex_lock(&host->lock);
   uint32_t index = find_stream(host, stream);

@@ -77,6 +77,7 @@ static void act(struct host *host, const struct host_op *op) {
     case OP_COPY: memmove(bytes_at(op->addr), bytes_at(op->src), op->bytes); break;
     case OP_WRITE: __atomic_store_n((uint32_t *)(uintptr_t)op->addr, (uint32_t)op->value, __ATOMIC_RELEASE); break;
     case OP_EVENT: complete_event(host, op); break;
+    case OP_CALL: op->call((void *)(uintptr_t)op->src); break;
     case OP_WAIT:
     case OP_AWAIT: break; /* what it waited for is there */
   }

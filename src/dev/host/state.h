@@ -42,7 +42,7 @@ struct host_event {
   struct gap__soft_front front; /* captured: where it was recorded */
 };
 
-enum host_op_kind { OP_FILL, OP_EXPECT, OP_COPY, OP_WRITE, OP_WAIT, OP_EVENT, OP_AWAIT };
+enum host_op_kind { OP_FILL, OP_EXPECT, OP_COPY, OP_WRITE, OP_WAIT, OP_EVENT, OP_AWAIT, OP_CALL };
 
 struct host_op {
   enum host_op_kind kind;
@@ -51,12 +51,15 @@ struct host_op {
   uint64_t value;    /* pattern, value, or the serial of an event's record */
   uint64_t sequence; /* when it was queued */
   gap__event event;
+  void (*call)(void *); /* with `src` */
   bool is_gate;      /* a wait that belongs to a gate */
   bool is_gated;     /* it was queued behind a closed gate: it holds nothing, and uses what is mapped when it runs */
 };
 
-/* Events and waits for them touch no memory. */
-static inline bool gap__host_touches_memory(const struct host_op *op) { return op->kind != OP_EVENT && op->kind != OP_AWAIT; }
+/* Events and waits for them touch no memory; what a call touches is not known. */
+static inline bool gap__host_touches_memory(const struct host_op *op) {
+  return op->kind != OP_EVENT && op->kind != OP_AWAIT && op->kind != OP_CALL;
+}
 
 struct host_stream { /* never reused */
   struct host_op *ops;
