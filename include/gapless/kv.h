@@ -55,7 +55,8 @@ enum { GAP_KV_GROUPS_MAX = 8, GAP_KV_PRIORITY_DEFAULT = 3, GAP_KV_PRIORITY_MAX =
 enum {
   GAP_KV_NO_PARTIAL = 1, /* share whole KV pages only */
   GAP_KV_NO_MERGE = 2,   /* two KV pages that turn out to be equal stay two */
-  GAP_KV_NO_CEILING = 4  /* do not count how much an endless cache would have hit */
+  GAP_KV_NO_CEILING = 4, /* do not count how much an endless cache would have hit */
+  GAP_KV_NO_KERNELS = 8  /* copy KV pages by the driver; see kv_kernels.h */
 };
 
 /* Monotonic milliseconds, for times to live. */

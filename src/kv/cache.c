@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "kv/code.h"
 #include "kv/leave.h"
 #include "kv/pages.h"
 #include "kv/prefix.h"
@@ -57,6 +58,7 @@ int gap_kv_create(gap_heap *heap, const gap_kv_options *options, gap_kv **out) {
   int rc = gap__kv_shape_init(kv);
   if (!rc) rc = open_memory(kv);
   if (!rc) choose_keys(kv);
+  if (!rc) gap__kv_move_init(kv);
   if (!rc) rc = open_records(kv);
   if (rc) gap_kv_destroy(kv);
   else *out = kv;
@@ -70,6 +72,7 @@ void gap_kv_destroy(gap_kv *kv) {
     gap__kv_order(kv, kv->options.copy_stream, kv->options.stream);
     gap__kv_host_free(kv);
     gap__kv_table_free(kv);
+    gap__kv_code_free(kv);
     gap__kv_prefix_free(kv);
     gap__kv_pages_free(kv);
   }

@@ -1,5 +1,11 @@
-/* Copies of KV pages: the fewest driver calls that neighbours allow. */
+/* Copies of KV pages: a kernel for many small pieces; else the fewest driver calls that neighbours allow. */
+#include "kv/code.h"
 #include "kv/table.h"
+
+enum {
+  BATCH = 256,
+  PIECE_LEAST = 1 << 20
+}; /* pairs that are looked through for order; bytes from which the driver's copies run at full speed */
 
 /* How many pairs from `pairs` on are neighbours on both sides, inside one slab each; where a slab has one KV page, inside what is pinned at once. */
 static uint32_t run_length(const struct gap_kv *kv, const gap_kv_entry *pairs, uint32_t count) {
@@ -27,13 +33,54 @@ static int copy_run(struct gap_kv *kv, gap_addr to, gap_addr from, uint32_t page
   return rc;
 }
 
-int gap__kv_copy(struct gap_kv *kv, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count,
-                 gap_stream stream) {
+static int copy_by_driver(struct gap_kv *kv, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count,
+                          gap_stream stream) {
   int rc = 0;
   for (uint32_t i = 0, n; !rc && i < count; i += n) {
     n = run_length(kv, pairs + i, count - i);
     rc = copy_run(kv, to + offset_of(kv, (uint32_t)pairs[i].id), from + offset_of(kv, pairs[i].index), n, stream);
-    if (!rc) kv->stats.bytes_copied += n * kv->part_bytes * kv->layers;
   }
+  return rc;
+}
+
+static bool is_scattered(const struct gap_kv *kv, const gap_kv_entry *pairs, uint32_t count) {
+  uint64_t runs = 0;
+  for (uint32_t i = 0; i < count; i += run_length(kv, pairs + i, count - i)) runs++;
+  if (kv->slab_shift) runs *= kv->layers;
+  return count * kv->part_bytes * kv->layers < runs * PIECE_LEAST;
+}
+
+/* Pair `n` reads or writes what an earlier one does: one launch has no order. */
+static bool depends(const gap_kv_entry *pairs, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (pairs[n].index == (uint32_t)pairs[i].id || (uint32_t)pairs[n].id == pairs[i].index ||
+        pairs[n].id == pairs[i].id)
+      return true;
+  return false;
+}
+
+/* How many pairs may be copied at once. */
+static uint32_t independent(const gap_kv_entry *pairs, uint32_t count) {
+  uint32_t n = 1;
+  while (n < count && n < BATCH && !depends(pairs, n)) n++;
+  return n;
+}
+
+static int copy_by_kernel(struct gap_kv *kv, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count,
+                          gap_stream stream) {
+  int rc = 0;
+  for (uint32_t i = 0, n; !rc && i < count; i += n) {
+    n = to == from ? independent(pairs + i, count - i) : count - i;
+    rc = gap__kv_move_pages(kv, to, from, pairs + i, n, stream);
+  }
+  return rc;
+}
+
+int gap__kv_copy(struct gap_kv *kv, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count,
+                 gap_stream stream) {
+  bool kernel = kv->code.copy && is_scattered(kv, pairs, count);
+  int rc =
+      kernel ? copy_by_kernel(kv, to, from, pairs, count, stream) : copy_by_driver(kv, to, from, pairs, count, stream);
+  if (!rc) kv->stats.bytes_copied += count * kv->part_bytes * kv->layers;
   return rc;
 }

@@ -48,7 +48,7 @@ static bool choices_fit(const gap_kv_options *o) {
   if (o->order != GAP_KV_NHD && o->order != GAP_KV_HND) return wrong("the order is unknown");
   if (o->layout != GAP_KV_PER_LAYER && o->layout != GAP_KV_BLOCK_MAJOR) return wrong("the layout is unknown");
   if ((unsigned)o->sharing > GAP_KV_SHARING_SHA256) return wrong("the sharing is unknown");
-  if (o->flags & ~(unsigned)(GAP_KV_NO_PARTIAL | GAP_KV_NO_MERGE | GAP_KV_NO_CEILING))
+  if (o->flags & ~(unsigned)(GAP_KV_NO_PARTIAL | GAP_KV_NO_MERGE | GAP_KV_NO_CEILING | GAP_KV_NO_KERNELS))
     return wrong("a flag is unknown");
   return true;
 }

@@ -21,6 +21,7 @@
 
 #include "base/lock.h"
 #include "base/meta.h"
+#include "base/text.h"
 #include "core/heap_region.h"
 #include "gapless/kv.h"
 #include "kv/bits.h"
@@ -94,6 +95,18 @@ struct kv_timer {
   uint32_t node;
 };
 
+enum { KV_MODULES = 8, KV_ATTEND_CODES = 4 };
+struct kv_attend_code {
+  gap__function attend, join; /* 0: not loaded yet */
+};
+struct kv_code { /* code.h */
+  gap__module modules[KV_MODULES];
+  uint32_t module_count;
+  gap__function move, copy;                      /* 0: there are no kernels */
+  struct kv_attend_code attend[KV_ATTEND_CODES]; /* for 1, 2, 4, 8 query heads a block */
+  struct gap__text why;
+};
+
 struct gap_kv {
   struct gap__lock lock;
   gap_kv_options options;
@@ -161,6 +174,7 @@ struct gap_kv {
   uint32_t host_slabs, host_slabs_pinned;
   uint32_t pin_slabs; /* pinned at once: no copy reaches over their ends */
   struct kv_bits host_free;
+  struct kv_code code;
   gap_kv_stats stats; /* those that only grow; the rest is reckoned when asked */
 };
 

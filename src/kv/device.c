@@ -1,0 +1,5 @@
+/* The text of device.cu. */
+#include "kv/code.h"
+#include "kv/embed.h"
+
+KV_EMBED(gap__kv_device_source);
