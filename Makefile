@@ -8,7 +8,7 @@ SOAK_SEEDS ?= 100
 PREFIX ?= /usr/local
 
 .NOTPARALLEL: # each target builds with all processors, in folders that it shares with others
-.PHONY: all demo test test-asan test-tsan test-python bench fuzz soak coverage format lint install clean help
+.PHONY: all demo test test-asan test-tsan test-python test-web bench fuzz soak coverage format lint install clean help
 
 all: ## the command (build/gapless) and the library (build/libgapless.so), optimised
 	@tools/setup.sh build
@@ -33,6 +33,10 @@ test-python: ## the Python package, with every Python from 3.10 on that is found
 	@tools/setup.sh python
 	@tools/build.sh release products fakecuda
 	@tools/test_python.sh
+
+test-web: ## the report page: a rebuild gives the committed one, and Chromium draws it
+	@tools/setup.sh web || :
+	@tools/test_web.sh
 
 bench: ## the benchmarks, with mimalloc and glibc beside them
 	@tools/setup.sh bench || tools/setup.sh build

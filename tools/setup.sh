@@ -1,5 +1,5 @@
 #!/bin/sh
-# Finds what the build lacks and installs it: tools/setup.sh [build|test|python|bench|fuzz|coverage|lint]...
+# Finds what the build lacks and installs it: tools/setup.sh [build|test|python|web|bench|fuzz|coverage|lint]...
 #
 # A part is asked for by what it needs (a program, a header, a pkg-config module), so nothing is installed where another
 # distribution or a hand-made build already has it.  Missing things are installed with apt-get when that can be done
@@ -37,6 +37,11 @@ need_python() { # Debian's pytest serves every interpreter that has none of its 
   need_test
   python3 -c 'import pytest' 2>/dev/null || [ -e /usr/lib/python3/dist-packages/pytest ] ||
     missing="$missing python3-pytest python3-exceptiongroup python3-tomli"
+}
+need_web() { # what is in Node's registry is installed below
+  need_program node nodejs
+  need_program npm npm
+  command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium fonts-dejavu-core"
 }
 need_bench() {
   need_build
@@ -89,15 +94,29 @@ install() {
   return 1
 }
 
+# The packages that web/package-lock.json names, installed again only when it has changed.
+install_web() {
+  modules=web/node_modules
+  ! cmp -s web/package-lock.json $modules/.gapless-lock || return 0
+  echo "setup: installing web/node_modules"
+  (cd web && npm ci --ignore-scripts --no-audit --no-fund --loglevel error) >&2 </dev/null &&
+    cp web/package-lock.json $modules/.gapless-lock
+}
+
+web=
 for part in "${@:-build}"; do
+  [ "$part" != web ] || web=yes
   case $part in
-    build | test | python | bench | fuzz | coverage | lint) "need_$part" ;;
-    *) echo "setup: unknown part '$part': build, test, python, bench, fuzz, coverage or lint" >&2 && exit 2 ;;
+    build | test | python | web | bench | fuzz | coverage | lint) "need_$part" ;;
+    *) echo "setup: unknown part '$part': build, test, python, web, bench, fuzz, coverage or lint" >&2 && exit 2 ;;
   esac
 done
-[ -n "$missing" ] || exit 0
-packages=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
-# shellcheck disable=SC2086
-if can_install && install $packages; then exit 0; fi
-echo "setup: please install (Debian's names): $packages" >&2
-exit 2
+if [ -n "$missing" ]; then
+  packages=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
+  # shellcheck disable=SC2086
+  if ! can_install || ! install $packages; then
+    echo "setup: please install (Debian's names): $packages" >&2
+    exit 2
+  fi
+fi
+[ -z "$web" ] || install_web || { echo "setup: npm ci in web/ failed" >&2 && exit 2; }

@@ -11,9 +11,11 @@ import sys
 
 FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
-SUFFIXES = (".c", ".h", ".def", ".py", ".sh", ".md", ".cmake", ".txt", ".json", ".map", ".in", ".yml", ".cpp")
+SUFFIXES = (".c", ".h", ".def", ".py", ".sh", ".md", ".cmake", ".txt", ".json", ".map", ".in", ".yml", ".cpp", ".ts", ".js", ".css")
 NAMES = ("Makefile", "run", "NOTICE", "LICENSE", ".clang-format", ".clang-tidy", ".editorconfig", ".gitignore")
-SKIPPED = ("tests/data", "tests/golden", "tests/cli/expected", "tests/fuzz/corpus", "web/samples")  # data, not text of ours
+# Data, not text of ours.
+SKIPPED = ("tests/data", "tests/golden", "tests/cli/expected", "tests/fuzz/corpus", "web/dist", "web/samples", "web/package-lock.json")
+FOREIGN = ("__pycache__", "node_modules")
 
 UNFINISHED = re.compile("|".join(("TO" + "DO", "FIX" + "ME")))
 MACHINE_PATH = re.compile("(?<![\\w.])(" + "|".join(("/ho" + "me/", "/ro" + "ot/", "/wo" + "rk/", "/Us" + "ers/")) + r")[\w.]")
@@ -28,7 +30,7 @@ def is_skipped(path):
 def sources(root):
     for folder, folders, names in os.walk(root):
         inner = os.path.relpath(folder, root)
-        folders[:] = sorted(n for n in folders if (n == ".ci" or not n.startswith(".")) and n != "__pycache__"
+        folders[:] = sorted(n for n in folders if (n == ".ci" or not n.startswith(".")) and n not in FOREIGN
                             and not (inner == "." and n.startswith("build")))
         for name in sorted(names):
             path = os.path.normpath(os.path.join(inner, name))

@@ -1,0 +1,28 @@
+// One panel over the whole width, or two side by side, each under its letter.
+
+import type { Panel, ReportData } from "./data";
+import { el, fill } from "./dom";
+
+const LETTERS = ["A", "B"];
+
+export function sideBySide(
+  body: HTMLElement,
+  data: ReportData,
+  shown: readonly number[],
+  make: (panel: Panel, index: number) => HTMLElement,
+): void {
+  const columns = shown.map((index, i) => {
+    const panel = data.panels[index]!;
+    const content = make(panel, i);
+    if (shown.length === 1) return content;
+    const title = el(
+      "p",
+      "column-title",
+      el("b", { class: `side side-${LETTERS[i]!.toLowerCase()}`, text: LETTERS[i]! }),
+      el("span", { text: panel.file }),
+    );
+    return el("div", "column", title, content);
+  });
+  body.classList.toggle("two", shown.length > 1);
+  fill(body, ...columns);
+}

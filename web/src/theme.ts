@@ -1,0 +1,62 @@
+// Dark and light: what the system prefers until the reader chooses; paper is always light.
+
+export type Theme = "dark" | "light";
+
+const KEY = "gapless-theme";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const paper = matchMedia("print");
+const listeners: (() => void)[] = [];
+let printing = paper.matches;
+
+function stored(): Theme | null {
+  try {
+    const value = localStorage.getItem(KEY);
+    return value === "dark" || value === "light" ? value : null;
+  } catch {
+    return null; // a file from disk may have no storage
+  }
+}
+
+let chosen = stored();
+
+export const theme = (): Theme => (printing ? "light" : (chosen ?? (dark.matches ? "dark" : "light")));
+
+function show(): void {
+  document.documentElement.dataset.theme = theme();
+  for (const listener of listeners) listener();
+}
+
+export function toggleTheme(): void {
+  chosen = theme() === "dark" ? "light" : "dark";
+  try {
+    localStorage.setItem(KEY, chosen);
+  } catch {
+    // it holds for this visit
+  }
+  show();
+}
+
+/** Calls back after each change of theme: what draws on a canvas draws again. */
+export const onTheme = (listener: () => void): void => void listeners.push(listener);
+
+export function startTheme(): void {
+  const print = (on: boolean) => {
+    if (printing === on) return;
+    printing = on;
+    show();
+  };
+  dark.addEventListener("change", show);
+  paper.addEventListener("change", () => print(paper.matches));
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+  show();
+}
+
+/** A value that depends on the theme, made once for each. */
+export function themed<A, T>(make: (from: A) => T): (from: A) => T {
+  let made: { theme: Theme; value: T } | null = null;
+  return (from) => {
+    if (made?.theme !== theme()) made = { theme: theme(), value: make(from) };
+    return made.value;
+  };
+}
