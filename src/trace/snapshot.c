@@ -264,20 +264,49 @@ static int add_frames(struct gap__snapshot *snapshot, uint32_t first, uint32_t c
   return 0;
 }
 
+enum { PROBES_MAX = 8 };
+
+static uint64_t hash_of(const uint32_t *frames, uint32_t count) {
+  uint64_t hash = count;
+  for (uint32_t i = 0; i < count; i++) hash = (hash ^ frames[i]) * 0x9E3779B97F4A7C15u + (hash >> 29);
+  return hash;
+}
+
+static bool is_stack(const struct gap__snapshot *snapshot, uint32_t stack, const uint32_t *frames, uint32_t count) {
+  const struct gap__hist_stack *at = &snapshot->stacks.at[stack];
+  return at->count == count && memcmp(snapshot->stack_frames.at + at->first, frames, count * sizeof *frames) == 0;
+}
+
+/* Every allocation has a list of its own, but programs have few stacks: the frames from `first` on, as one that is known or as a new one.
+ * Where a file was made to have many of one hash, some are kept twice. */
+static int intern_stack(struct gap__snapshot *snapshot, uint32_t first, uint32_t *stack) {
+  const uint32_t *frames = snapshot->stack_frames.at + first;
+  uint32_t count = snapshot->stack_frames.count - first;
+  uint64_t key = hash_of(frames, count), known, probes = 0;
+  for (; probes < PROBES_MAX && gap__map_get(&snapshot->known_stacks, key, &known); key++, probes++) {
+    *stack = (uint32_t)known;
+    if (!is_stack(snapshot, *stack, frames, count)) continue;
+    snapshot->stack_frames.count = first;
+    return 0;
+  }
+  if (!GAP__VEC_ROOM(snapshot->stacks, 1)) return gap__unpickle_no_room(&snapshot->pickle);
+  *stack = snapshot->stacks.count++;
+  snapshot->stacks.at[*stack] = (struct gap__hist_stack){first, count};
+  if (probes == PROBES_MAX || gap__map_put(&snapshot->known_stacks, key, *stack) == 0) return 0;
+  return gap__unpickle_no_room(&snapshot->pickle);
+}
+
 /* A list that several entries share becomes one stack: its note remembers which. */
 int gap__snapshot_stack(struct gap__snapshot *snapshot, gap__value frames, uint32_t *stack) {
-  const struct gap__list *list = gap__unpickle_list(&snapshot->pickle, frames);
+  const struct gap__list *list = gap__unpickle_any_list(&snapshot->pickle, frames);
   *stack = list ? list->note : 0;
   if (!list) return gap__value_tag(frames) == GAP__TAG_NONE ? 0 : GAP_EFORMAT;
   if (*stack || list->count == 0) return 0;
-  if (!GAP__VEC_ROOM(snapshot->stacks, 1)) return gap__unpickle_no_room(&snapshot->pickle);
   uint32_t first = snapshot->stack_frames.count;
   int rc = add_frames(snapshot, list->first, list->count);
-  if (rc) return rc;
-  snapshot->stacks.at[snapshot->stacks.count] = (struct gap__hist_stack){first, list->count};
-  *stack = snapshot->stacks.count++;
-  snapshot->pickle.lists.at[gap__value_index(frames)].note = *stack;
-  return 0;
+  if (!rc) rc = intern_stack(snapshot, first, stack);
+  if (!rc) gap__unpickle_take_list(&snapshot->pickle, frames, *stack);
+  return rc;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
@@ -294,6 +323,7 @@ static void destroy(struct gap__snapshot *snapshot) {
   free(snapshot->annotations.at);
   free(snapshot->stacks.at);
   free(snapshot->stack_frames.at);
+  gap__map_free(&snapshot->known_stacks);
 }
 
 /* Entries take 60 to 80 bytes of a file.  Room for all of them at once, which costs addresses only, saves growing the two

@@ -3,6 +3,7 @@
 #ifndef GAP_TRACE_SNAPSHOT_H
 #define GAP_TRACE_SNAPSHOT_H
 
+#include "base/map.h"
 #include "trace/history.h"
 #include "trace/unpickle.h"
 
@@ -61,7 +62,8 @@ struct gap__snapshot {
   GAP__VEC(struct gap__annotation_record) annotations;
   GAP__VEC(struct gap__hist_stack) stacks; /* [0] unused */
   GAP__VEC(uint32_t) stack_frames;
-  int64_t time_base; /* of the first entry of the file, us since 1970 */
+  struct gap__map known_stacks; /* hash of the frames -> stack */
+  int64_t time_base;            /* of the first entry of the file, us since 1970 */
   bool has_time_base;
   bool plain_way_only; /* tests: entries take the same way as other dicts */
 };

@@ -460,7 +460,18 @@ bool gap__unpickle_real(const struct gap__unpickler *u, gap__value value, double
   return true;
 }
 
-const struct gap__list *gap__unpickle_list(const struct gap__unpickler *u, gap__value value) {
+const struct gap__list *gap__unpickle_any_list(const struct gap__unpickler *u, gap__value value) {
   enum gap__tag tag = gap__value_tag(value);
   return tag == GAP__TAG_LIST || tag == GAP__TAG_TUPLE ? &u->lists.at[gap__value_index(value)] : NULL;
+}
+
+const struct gap__list *gap__unpickle_list(const struct gap__unpickler *u, gap__value value) {
+  const struct gap__list *list = gap__unpickle_any_list(u, value);
+  return list && !list->note ? list : NULL;
+}
+
+void gap__unpickle_take_list(struct gap__unpickler *u, gap__value value, uint32_t note) {
+  struct gap__list *list = &u->lists.at[gap__value_index(value)];
+  if (list->first + list->capacity == u->items.count) u->items.count = list->first;
+  *list = (struct gap__list){.note = note};
 }

@@ -20,7 +20,7 @@
 
 struct gap__list {                 /* of a list or a tuple */
   uint32_t first, count, capacity; /* into items */
-  uint32_t note;                   /* for the sink; 0 at first */
+  uint32_t note;                   /* of one that the sink has taken, which has no items any more; else 0 */
 };
 
 struct gap__dict_sink {
@@ -73,8 +73,12 @@ static inline bool gap__unpickle_u64(const struct gap__unpickler *u, gap__value 
   return gap__value_tag(value) == GAP__TAG_BIG;
 }
 bool gap__unpickle_real(const struct gap__unpickler *, gap__value, double *out);
-/* The items of a list or tuple; NULL for anything else (an empty one gives a pointer all the same). */
+/* The items of a list or tuple; NULL for anything else (an empty one gives a pointer all the same), and for one that was taken. */
 const struct gap__list *gap__unpickle_list(const struct gap__unpickler *, gap__value);
+/* The same, also for one that was taken. */
+const struct gap__list *gap__unpickle_any_list(const struct gap__unpickler *, gap__value);
+/* The sink has what it needs of a list: a note, not 0, stands for the items, whose room is given back if they are the last ones. */
+void gap__unpickle_take_list(struct gap__unpickler *, gap__value list, uint32_t note);
 int gap__unpickle_add_wide(struct gap__unpickler *, enum gap__tag, uint64_t bits, gap__value *out);
 
 #endif

@@ -62,7 +62,8 @@ static void check_small_events(const struct gap__history *history) {
   assert_int_equal(history->annotation_count, 1);
   assert_true(history->annotations[0].is_start && history->annotations[0].device == 0);
   assert_string_equal(history->text + history->annotations[0].name, "step");
-  assert_int_equal(history->annotations[0].time_us, 1 - (1700000000000000 - 5)); /* on the events' clock, long before them */
+  assert_int_equal(history->annotations[0].time_us,
+                   1 - (1700000000000000 - 5)); /* on the events' clock, long before them */
   assert_int_equal(first[8].stream, 77);
   assert_false(history->devices[0].wrapped || history->devices[1].wrapped);
 }
@@ -247,6 +248,40 @@ static void repeated_listing_is_refused(void **state) {
         "blocks are listed more than once");
 }
 
+#define FRAME(line) \
+  "}(" KEY("\x08", "filename") KEY("\x01", "f") KEY("\x04", "name") KEY("\x01", "n") KEY("\x04", "line") "K" line "u"
+#define ALLOC(addr, frames) \
+  "}(" KEY("\x06", "action") KEY("\x05", "alloc") \
+      KEY("\x04", "addr") "K" addr KEY("\x04", "size") "K\x01" KEY("\x06", "frames") frames "u"
+
+/* Lists of their own with the same frames make one stack, which is kept once; a list that became a stack is nothing else besides. */
+static void equal_lists_of_frames_are_one_stack(void **state) {
+  static const char text[] =
+      "\x80\x04"
+      "}(" KEY("\x0d", "device_traces") "]](" ALLOC("\x01", "](" FRAME("\x07") "\x94" FRAME("\x08") "\x94"
+                                                                                                    "e")
+          ALLOC("\x02", "](h\x00h\x01"
+                        "e") ALLOC("\x03", "](h\x01h\x00"
+                                           "e") ALLOC("\x04", "](h\x00"
+                                                              "e") "eau.";
+  struct gap__history *history;
+  char *message = NULL;
+  (void)state;
+  if (gap__history_read_memory(text, sizeof text - 1, &history, &message)) fail_msg("%s", message);
+  const struct gap__hist_event *events = history->devices[0].events;
+  assert_int_equal(events[0].stack, 1);
+  assert_int_equal(events[1].stack, 1);
+  assert_int_equal(events[2].stack, 2);
+  assert_int_equal(events[3].stack, 3);
+  assert_int_equal(history->stack_count, 4);
+  assert_int_equal(history->stack_frame_count, 5);
+  assert_int_equal(history->frames[history->stack_frames[history->stacks[2].first]].line, 8);
+  gap__history_free(history);
+  FAILS("}(" KEY("\x0d", "device_traces") "]](" ALLOC("\x01", "]\x94(" FRAME("\x07") "e") "ea" KEY(
+            "\x08", "segments") "h\x00u.",
+        "'segments' cannot be a list");
+}
+
 /* Dicts filled item by item that contain each other must not make the reader recurse. */
 static void dicts_inside_each_other(void **state) {
   (void)state;
@@ -336,17 +371,12 @@ static void pools_of_a_recorded_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(protocols_encodings_and_picklers_agree),
-      cmocka_unit_test(old_layouts_are_read),
-      cmocka_unit_test(a_file_cut_at_any_byte_is_an_error),
-      cmocka_unit_test(any_changed_byte_is_survived),
-      cmocka_unit_test(wrong_types_are_named_with_their_key),
-      cmocka_unit_test(repeated_listing_is_refused),
-      cmocka_unit_test(dicts_inside_each_other),
-      cmocka_unit_test(duplicate_keys_the_last_one_counts),
-      cmocka_unit_test(recorded_files),
-      cmocka_unit_test(the_quick_way_and_the_plain_way_agree),
-      cmocka_unit_test(pools_of_a_recorded_file),
+      cmocka_unit_test(protocols_encodings_and_picklers_agree), cmocka_unit_test(old_layouts_are_read),
+      cmocka_unit_test(a_file_cut_at_any_byte_is_an_error),     cmocka_unit_test(any_changed_byte_is_survived),
+      cmocka_unit_test(wrong_types_are_named_with_their_key),   cmocka_unit_test(repeated_listing_is_refused),
+      cmocka_unit_test(equal_lists_of_frames_are_one_stack),    cmocka_unit_test(dicts_inside_each_other),
+      cmocka_unit_test(duplicate_keys_the_last_one_counts),     cmocka_unit_test(recorded_files),
+      cmocka_unit_test(the_quick_way_and_the_plain_way_agree),  cmocka_unit_test(pools_of_a_recorded_file),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
