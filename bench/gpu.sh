@@ -46,7 +46,7 @@ compile() {
 
 objects() { sed "s|.*|$build/obj/&.o|"; }
 
-in_library='src/(base|record|conf|dev|core|tier|kv|api)/'
+in_library="src/($(sed -n 's/^LIBRARY = {"\(.*\)"}$/\1/p' tools/check_layers.py | sed 's/", "/|/g'))/"
 library_sources() { find src -name '*.c' | grep -E "$in_library"; }
 tool_sources() { find src cli -name '*.c' | grep -vE "$in_library"; }
 

@@ -123,6 +123,17 @@ def test_nothing_starts_when_the_time_is_up(upstream, runner):
     late = type(runner)(runner.folder, 8, time.monotonic() + 2)
     result = late.both("test_cuda.TestCuda.test_memory_passes")
     assert result.native.error == "not run: the time was up" and result.gapless is None
+    assert upstream.is_late(result) and not upstream.counts(result) and not upstream.fails(result)
+
+
+def test_what_was_late_is_said_and_run_another_time(upstream, runner, tmp_path, capsys):
+    names = [f"test_cuda.TestCuda.test_{name}" for name in ("memory_passes", "memory_fails_natively", "out_of_memory_retry")]
+    late = type(runner)(runner.folder, 8, time.monotonic() + 2)
+    results = [runner.both(names[0]), late.both(names[1]), runner.both(names[2])._replace(gapless=late.run(names[2], True))]
+    assert upstream.report(["test_cuda"], results) == (1, 0)
+    assert f"counted nowhere: 2: {names[1]}, {names[2]}" in capsys.readouterr().out
+    upstream.write_json(tmp_path / "found.json", results)
+    assert upstream.read_json(tmp_path / "found.json") == {names[0]: results[0]}
 
 
 def test_command_line(upstream, tmp_path, capsys):

@@ -12,6 +12,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "tools"))
+from check_layers import LIBRARY  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def run(*command):
@@ -20,7 +22,7 @@ def run(*command):
 
 def library(folder):
     """The runtime library, each source on a core of its own."""
-    sources = [s for part in ("base", "record", "conf", "dev", "core", "api") for s in sorted((ROOT / "src" / part).rglob("*.c"))]
+    sources = [s for part in sorted(LIBRARY) for s in sorted((ROOT / "src" / part).rglob("*.c"))]
     flags = ["-std=gnu17", "-O2", "-g1", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-D_GNU_SOURCE", "-DGAP_BUILD",
              f"-I{ROOT}/include", f"-I{ROOT}/src"]
 

@@ -47,7 +47,7 @@ MISSING = ("AttributeError", "ImportError", "ModuleNotFoundError", "NameError")
 
 
 class Ending(NamedTuple):
-    """How one run of one test ended; outcome: ok, fail or skip."""
+    """How one run of one test ended; outcome: ok, fail, skip, or late: not run, since the time was up."""
 
     outcome: str
     error: str
@@ -116,7 +116,7 @@ class Runner:
         begin = time.monotonic()
         limit = min(self.limit, self.end - begin)
         if limit <= 5:
-            return Ending("fail", "not run: the time was up", "", 0.0)
+            return Ending("late", "not run: the time was up", "", 0.0)
         found, status, output = self.answer(["run", name], gapless, limit, conf)
         seconds = time.monotonic() - begin
         if found is None or (status != 0 and found["outcome"] == "ok"):
@@ -158,8 +158,13 @@ def how_it_ended(status, output, limit):
     return f"the process ended {f'by signal {-status}' if status < 0 else f'with status {status}'}: {last[:200]}"
 
 
+def is_late(result):
+    return "late" in (result.native.outcome, result.gapless and result.gapless.outcome)
+
+
 def counts(result):
-    return result.native.outcome == "ok"
+    """Does it pass natively, and has it run with gapless?"""
+    return result.native.outcome == "ok" and not is_late(result)
 
 
 def fails(result):
@@ -173,8 +178,9 @@ def worth_another(result):
 
 
 def again(runner, result):
-    """Once more: only the part that failed."""
-    return result._replace(gapless=runner.run(result.name, True)) if counts(result) else runner.both(result.name)
+    """Once more: only the part that failed.  What there is no time for stays as it was."""
+    more = result._replace(gapless=runner.run(result.name, True)) if counts(result) else runner.both(result.name)
+    return result if is_late(more) else more
 
 
 def with_torchs_segments(runner, result):
@@ -269,6 +275,9 @@ def report(files, results):
     for result in sorted(bad, key=lambda r: r.segments):
         how = "only with strategy:caching_allocator" if result.segments else "not with gapless"
         print(f"{how}: {result.name}: {result.gapless.error}")
+    late = [r.name for r in results if is_late(r)]
+    if late:
+        print(f"not run, since the time was up, and counted nowhere: {len(late)}: {', '.join(late)}")
     return sum(map(counts, results)) - len(bad), len(bad)
 
 
@@ -282,12 +291,24 @@ def write_json(path, results):
     pathlib.Path(path).write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
+def read_json(path):
+    """What an earlier run has found, by name, without what it had no time for."""
+
+    def ending(row):
+        return row and Ending(**row)
+
+    rows = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    found = [Result(row["name"], ending(row["native"]), ending(row["gapless"]), row["segments"]) for row in rows]
+    return {result.name: result for result in found if not is_late(result)}
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=pathlib.Path, help="where PyTorch's test files are")
     parser.add_argument("--files", help="comma-separated, without .py (default: all but the slow ones)")
     parser.add_argument("--only", default="", help="tests whose name has this text")
     parser.add_argument("--json", help="write all results to this file")
+    parser.add_argument("--go-on", metavar="FILE", help="take the results of an earlier run's --json and run what it had no time for")
     parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 2), help="processes at a time")
     parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds a test (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=6, help="no test starts after these (default %(default)s)")
@@ -309,13 +330,14 @@ def main(arguments):
     if reason:
         print(reason)
         return 1
-    found = run_all(runner, names, options.jobs, show_line)
+    found = read_json(options.go_on) if options.go_on else {}
+    found.update(run_all(runner, [name for name in names if name not in found], options.jobs, show_line))
     results = [found[name] for name in names]
     good, bad = report(files, results)
     if options.json:
         write_json(options.json, results)
     print(f"{len(names)} tests in {time.monotonic() - begin:.0f} s\n{good} passed, {bad} failed")
-    return bad != 0
+    return bad != 0 or any(map(is_late, results))
 
 
 if __name__ == "__main__":
