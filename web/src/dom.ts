@@ -53,6 +53,12 @@ export function fill(parent: Element, ...children: Child[]): void {
   add(parent, ...children);
 }
 
+/** Text that may break after signs, for settings that have no blanks. */
+export function breakable(text: string): HTMLElement {
+  const parts = text.split(/(?<=[=:,(])/);
+  return el("span", {}, ...parts.flatMap((part) => [part, document.createElement("wbr")]));
+}
+
 /** A button that looks like text until it is pointed at; the label is what a screen reader says. */
 export function button(text: string, press: () => void, properties: Properties = {}): HTMLButtonElement {
   const made = el("button", { ...properties, text, on: { click: press, ...properties.on } });

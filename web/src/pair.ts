@@ -5,6 +5,11 @@ import { el, fill } from "./dom";
 
 const LETTERS = ["A", "B"];
 
+/** The file, and the device where the file has several. */
+export function panelTitle({ file, device }: Panel, panels: readonly Panel[]): string {
+  return panels.some((other) => other.file === file && other.device !== device) ? `${file}, device ${device}` : file;
+}
+
 export function sideBySide(
   body: HTMLElement,
   data: ReportData,
@@ -19,7 +24,7 @@ export function sideBySide(
       "p",
       "column-title",
       el("b", { class: `side side-${LETTERS[i]!.toLowerCase()}`, text: LETTERS[i]! }),
-      el("span", { text: panel.file }),
+      el("span", { text: panelTitle(panel, data.panels) }),
     );
     return el("div", "column", title, content);
   });

@@ -11,8 +11,9 @@ import { type Choices, makeChoices, makeSection, type Section } from "./section"
 import type { Choice, Store } from "./store";
 import { summary } from "./summary/summary";
 import { TableView, type Which } from "./tables/tables";
+import { topOf } from "./timeline/chart";
 import { whenOf } from "./timeline/scale";
-import { startManner, TimelineView, topOf } from "./timeline/timeline";
+import { startManner, TimelineView } from "./timeline/timeline";
 import { bytes, count, plural } from "./units";
 import { whatIf } from "./whatif/whatif";
 
@@ -23,9 +24,9 @@ const shownPanels = (data: ReportData, store: Store): Panel[] => store.choice.sh
 export function summarySection(data: ReportData, store: Store): HTMLElement {
   const section = makeSection("summary", "What happened");
   const show = () => sideBySide(section.body, data, store.choice.shown, summary);
-  section.note.textContent = data.job?.text ?? "";
   store.subscribe((_, changed) => changed.has("shown") && show());
   show();
+  if (data.job) section.body.before(el("p", { class: "job", text: data.job.text }));
   return section.element;
 }
 
@@ -73,14 +74,25 @@ export function timelineSection(data: ReportData, store: Store): HTMLElement {
     manner.along,
     (value) => change({ along: value }),
   );
-  const section = makeSection("timeline", "Timeline", stacking.element, along.element);
+  const heights = makeChoices(
+    "Height",
+    [
+      ["same", "Same height"],
+      ["own", "Own"],
+    ] as const,
+    "same",
+    (value) => change({ ownTop: value === "own" }),
+  );
+  const section = makeSection("timeline", "Timeline", heights.element, stacking.element, along.element);
   const note = () => timelineNote(section, shownPanels(data, store), store.choice, manner.stacking);
 
   function build(): void {
     views = [];
     const panels = shownPanels(data, store);
     manner = { ...manner, top: topOf(panels) };
-    along.element.hidden = panels.every(({ duration_us }) => duration_us === 0);
+    along.element.hidden = panels.every(({ duration_us, timeline }) => duration_us === 0 || !timeline);
+    stacking.element.hidden = panels.every(({ timeline }) => !timeline);
+    heights.element.hidden = panels.length < 2;
     sideBySide(section.body, data, store.choice.shown, (panel) => {
       if (!panel.timeline) return nothing("The file has no history, so there is no timeline.");
       const view = new TimelineView(panel, panel.timeline, store, manner);
@@ -122,7 +134,8 @@ function mapNote(panel: Panel, moment: Moment, lineBytes: number): string {
   const { segments, bytes: size } = moment.left_out;
   const left = segments ? ` ${plural(segments, "small segment")} (${bytes(size)}) are left out.` : "";
   const when = whenOf(moment.event, moment.time_us, panel.duration_us > 0);
-  return `${moment.name}, ${when}: ${count(moment.block_count)} blocks in ${plural(moment.segment_count, "segment")}; a line is ${bytes(lineBytes)}.${left}`;
+  const at = panel.timeline ? `${moment.name}, ${when}` : moment.name;
+  return `${at}: ${count(moment.block_count)} blocks in ${plural(moment.segment_count, "segment")}; a line is ${bytes(lineBytes)}.${left}`;
 }
 
 /** A view of a moment, with a line above it that says which. */

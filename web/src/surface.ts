@@ -47,7 +47,7 @@ export function makeSurface(
     asked ||= requestAnimationFrame(paint);
   }
   new ResizeObserver(redraw).observe(place);
-  onTheme(() => {
+  onTheme(element, () => {
     resized = true;
     if (asked) cancelAnimationFrame(asked);
     paint(); // at once: paper does not wait for a frame

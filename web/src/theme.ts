@@ -5,7 +5,7 @@ export type Theme = "dark" | "light";
 const KEY = "gapless-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const paper = matchMedia("print");
-const listeners: (() => void)[] = [];
+let listeners: { owner: Element; listener: () => void }[] = [];
 let printing = paper.matches;
 
 function stored(): Theme | null {
@@ -23,7 +23,8 @@ export const theme = (): Theme => (printing ? "light" : (chosen ?? (dark.matches
 
 function show(): void {
   document.documentElement.dataset.theme = theme();
-  for (const listener of listeners) listener();
+  listeners = listeners.filter(({ owner }) => owner.isConnected); // views come and go
+  for (const { listener } of listeners) listener();
 }
 
 export function toggleTheme(): void {
@@ -36,8 +37,8 @@ export function toggleTheme(): void {
   show();
 }
 
-/** Calls back after each change of theme: what draws on a canvas draws again. */
-export const onTheme = (listener: () => void): void => void listeners.push(listener);
+/** Calls back after each change of theme, as long as the owner is in the page: what draws on a canvas draws again. */
+export const onTheme = (owner: Element, listener: () => void): void => void listeners.push({ owner, listener });
 
 export function startTheme(): void {
   const print = (on: boolean) => {

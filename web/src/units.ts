@@ -51,8 +51,9 @@ export const plural = (value: number, one: string, many = `${one}s`): string => 
 
 export function percent(part: number, whole: number): string {
   if (whole <= 0) return "–";
+  if (part === 0) return "0 %";
   const share = (100 * part) / whole;
-  if (part !== 0 && Math.abs(share) < 0.1) return "< 0.1 %";
+  if (Math.abs(share) < 0.1) return "< 0.1 %";
   return `${Math.abs(share) < 9.95 ? share.toFixed(1) : Math.round(share)} %`;
 }
 

@@ -1,6 +1,7 @@
 // The page in a real browser: it draws, zooms, filters, compares, obeys the keyboard, prints.
 
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -9,6 +10,7 @@ import { writePage } from "./support/page.js";
 import { makeDiff, makePanel, makeReport } from "./support/report.js";
 
 const TEMPLATE = join(dirname(dirname(fileURLToPath(import.meta.url))), "dist/report.html");
+const SAMPLES = join(dirname(TEMPLATE), "../samples");
 const skip = findBrowser() ? false : "no Chromium is installed";
 
 describe("page", { skip }, () => {
@@ -59,6 +61,7 @@ describe("page", { skip }, () => {
   test("the timeline zooms by dragging and comes back", () =>
     onPage(one, async (page) => {
       const chart = page.locator(".timeline-chart .u-over");
+      await page.locator("#timeline").scrollIntoViewIfNeeded();
       const box = await chart.boundingBox();
       assert.ok(box);
       const whole = await pixels(page, "#timeline .uplot canvas");
@@ -202,6 +205,7 @@ describe("page", { skip }, () => {
     onPage(one, async (page) => {
       const native = page.locator(".whatif-table tbody tr").first();
       assert.match((await native.textContent()) ?? "", /refuses 380 MiB/);
+      assert.equal(await page.locator(".matrix .refuses").count(), 6);
       await page.getByRole("button", { name: "no limit" }).click();
       assert.match((await native.textContent()) ?? "", /fits/);
     }));
@@ -396,6 +400,20 @@ describe("page", { skip }, () => {
     await assert.rejects(done, /Content Security Policy/); // it says so in the console, which fails every other test
   });
 
+  for (const sample of readdirSync(SAMPLES).filter((name) => name.endsWith(".json"))) {
+    test(`draws what the command writes: ${sample}`, async () => {
+      const data = JSON.parse(readFileSync(join(SAMPLES, sample), "utf8"));
+      const path = writePage(TEMPLATE, data, join(started.folder, sample.replace("json", "html")));
+      await onPage(path, async (page) => {
+        const maps = data.diff ? 2 : 1;
+        assert.equal(await page.locator("#map canvas").count(), maps);
+        for (const canvas of ["#map canvas", "#flame canvas"]) assert.ok((await colours(page, canvas)) > 3, canvas);
+        const text = `${await page.locator("main").textContent()} ${await page.locator(".page-head").textContent()}`;
+        assert.doesNotMatch(text, /undefined|NaN|\[object|null/);
+      });
+    });
+  }
+
   test("data that is missing, damaged or of another version is said to be so", async () => {
     const cases = /** @type {const} */ ([
       ["", /has no data/],
@@ -426,7 +444,7 @@ describe("page", { skip }, () => {
       category: [0, 0],
       merged: 0,
     };
-    bare.what_if = { reason: "the file has no history", caps: [], policies: [], out_of_time: false };
+    bare.what_if = { reason: "the file has no history", peak_live_bytes: 0, caps: [], policies: [], out_of_time: false };
     bare.explain.advice = null;
     const path = writePage(TEMPLATE, makeReport([bare]), join(started.folder, "bare.html"));
     await onPage(path, async (page) => {

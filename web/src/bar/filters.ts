@@ -73,6 +73,7 @@ function streamMenu(names: string[], store: Store): HTMLElement | null {
 function moments(data: ReportData, store: Store): HTMLElement {
   const there = new Set(store.choice.shown.flatMap((index) => data.panels[index]!.moments.map(({ name }) => name)));
   const options = MOMENTS.filter(([name]) => there.has(name));
+  if (options.length < 2) return el("div");
   const choices = makeChoices("Moment", options, store.choice.moment, (moment) => store.set({ moment }));
   return el("div", "moment", el("span", { class: "control-label", text: "at" }), choices.element);
 }
@@ -116,7 +117,7 @@ export function makeFilters(data: ReportData, store: Store): HTMLElement {
     show();
     if (changed.has("shown")) showMoments();
   });
-  onTheme(showChips);
+  onTheme(chips, showChips);
   show();
   showMoments();
   return el(

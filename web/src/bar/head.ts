@@ -1,15 +1,12 @@
 // The head of the page: what file this is, which of several is shown, theme and help.
 
-import type { Panel, ReportData } from "../data";
+import type { ReportData } from "../data";
 import { button, el } from "../dom";
+import { panelTitle } from "../pair";
 import type { Store } from "../store";
 import { onTheme, theme, toggleTheme } from "../theme";
 
 const SIDE_BY_SIDE = "both";
-
-function panelTitle({ file, device }: Panel, panels: readonly Panel[]): string {
-  return panels.some((other) => other.file === file && other.device !== device) ? `${file}, device ${device}` : file;
-}
 
 /** Which of the panels: two side by side where there is a diff of them. */
 function chooser(data: ReportData, store: Store): HTMLElement | null {
@@ -35,7 +32,7 @@ function themeButton(): HTMLElement {
     made.textContent = theme() === "dark" ? "Light" : "Dark";
     made.setAttribute("aria-label", theme() === "dark" ? "Switch to light colours" : "Switch to dark colours");
   };
-  onTheme(show);
+  onTheme(made, show);
   show();
   return made;
 }

@@ -2,6 +2,7 @@
 
 import type { Diff, DiffPair, ReportData } from "../data";
 import { el, fill } from "../dom";
+import { panelTitle } from "../pair";
 import { makeChoices } from "../section";
 import type { Store } from "../store";
 import { bytes, bytesAligned, bytesDifference, count, duration } from "../units";
@@ -25,7 +26,7 @@ function value(name: string, amount: number | null, signed = false): string {
   return plus + count(amount).replace("-", "−");
 }
 
-const words = (name: string): string => name.replace(/_(bytes|us|percent)\b/, "").replaceAll("_", " ");
+const words = (name: string): string => name.replace(/_(bytes|us|percent)(?=_|$)/, "").replaceAll("_", " ");
 
 function bar(change: number, most: number): HTMLElement {
   const made = el("div", { class: "change", attributes: { "aria-hidden": "true" } });
@@ -56,8 +57,9 @@ function pairName({ a_name, b_name }: DiffPair): string {
   return a_name === b_name ? b_name : `${b_name} (in A ${a_name})`;
 }
 
-function pairRow(pair: DiffPair, most: number): HTMLElement {
-  const name = pairName(pair).replaceAll("_", pair.a_name?.includes(":") ? "_" : " ");
+function pairRow(pair: DiffPair, most: number, which: Lists): HTMLElement {
+  const isOurs = which === "categories" || which === "driver_calls"; // not a name from a file
+  const name = isOurs ? pairName(pair).replaceAll("_", " ") : pairName(pair);
   return el(
     "tr",
     pair.differs ? "differs" : "same",
@@ -88,7 +90,12 @@ function list(diff: Diff, which: Lists, text: string): HTMLElement {
     el(
       "div",
       "grid-scroll",
-      el("table", "grid diff-pairs", el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...pairs.map((pair) => pairRow(pair, most)))),
+      el(
+        "table",
+        "grid diff-pairs",
+        el("thead", {}, el("tr", {}, ...head)),
+        el("tbody", {}, ...pairs.map((pair) => pairRow(pair, most, which))),
+      ),
     ),
     rest > 0 && el("p", { class: "note", text: `${count(rest)} more with smaller changes are left out.` }),
   );
@@ -114,7 +121,7 @@ export function makeDiff(data: ReportData, diff: Diff, store: Store): HTMLElemen
       "li",
       {},
       el("b", { class: `side side-${letter.toLowerCase()}`, text: letter }),
-      el("span", { text: data.panels[panel]?.file ?? "" }),
+      el("span", { text: panelTitle(data.panels[panel]!, data.panels) }),
     );
   return el(
     "div",

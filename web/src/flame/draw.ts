@@ -1,8 +1,8 @@
 // Draws the flame graph: a box for each call that is at least a pixel wide.
 
-import type { Panel } from "../data";
+import { CATEGORIES, type Panel } from "../data";
 import { frameName } from "../frames";
-import { categorySwatches, token } from "../palette";
+import { categoryName, categorySwatches, token } from "../palette";
 import { bytes, percent } from "../units";
 import type { FlameLayout } from "./layout";
 import type { Matches } from "./match";
@@ -44,7 +44,10 @@ export interface FlameScene {
 
 export function nodeName(panel: Panel, node: number): string {
   const frame = panel.flame.frame[node]!;
-  return frame >= 0 ? frameName(panel.frames, frame) : panel.flame.label[node] || "all";
+  if (frame >= 0) return frameName(panel.frames, frame);
+  const label = panel.flame.label[node] || "all";
+  const category = (CATEGORIES as readonly string[]).indexOf(label);
+  return category >= 0 ? categoryName(category) : label;
 }
 
 /** The pixels from and to which a node reaches; what is above the focus reaches over everything. */

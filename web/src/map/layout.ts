@@ -4,7 +4,7 @@
 import type { Moment } from "../data";
 
 const LINES = 26; // that a map has, about
-const LINE_LEAST = 1 << 21;
+const LINE_LEAST = 1 << 23;
 export const HEADING_HEIGHT = 26;
 export const LINE_HEIGHT = 19;
 

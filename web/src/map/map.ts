@@ -12,6 +12,7 @@ import { hideTooltip, showTooltip } from "../tooltip";
 import { cellAtAddress, type Place, placeAt, rowOfCell } from "./cells";
 import { CELL_HEIGHT, drawMap, type Look, lookNow } from "./draw";
 import { type Layout, LINE_HEIGHT, layOut, type Strip, stripsBetween } from "./layout";
+import { makeRequest } from "./request";
 import { placeBox, placeSpoken } from "./words";
 
 const ZOOM_MOST = 1 << 16;
@@ -35,6 +36,7 @@ export class MapView {
   #transform: ZoomTransform = zoomIdentity;
   #selected: Place | null = null;
   #zoom = zoom<HTMLElement, unknown>();
+  #request: ReturnType<typeof makeRequest>;
 
   constructor(
     private readonly panel: Panel,
@@ -45,7 +47,9 @@ export class MapView {
     this.#matcher = matcher(panel, store.choice);
     const place = el("div", "map-place");
     this.#scroller.append(place);
-    this.element.append(this.#scroller);
+    this.#request = makeRequest(panel);
+    this.element.append(this.#request.element, this.#scroller);
+    this.#ofMoment();
     this.#surface = makeSurface(
       place,
       () => this.#layout.height + 4,
@@ -55,14 +59,13 @@ export class MapView {
     this.#scroller.addEventListener("keydown", (event) => this.#key(event));
     this.#scroller.addEventListener("blur", hideTooltip);
     this.#listen(place);
-    this.#label();
   }
 
   show(moment: Moment): void {
     this.moment = moment;
     this.#layout = layOut(moment);
     this.#selected = null;
-    this.#label();
+    this.#ofMoment();
     this.#reset();
     this.#surface.redraw();
   }
@@ -84,7 +87,9 @@ export class MapView {
     return true;
   }
 
-  #label(): void {
+  #ofMoment(): void {
+    this.#request.show(this.moment);
+    this.#request.scale(this.#layout.lineBytes / this.#transform.k);
     const { name, segment_count, block_count } = this.moment;
     this.#scroller.setAttribute(
       "aria-label",
@@ -150,6 +155,7 @@ export class MapView {
   #zoomed({ transform, sourceEvent }: D3ZoomEvent<HTMLElement, unknown>): void {
     const moved = transform.y - this.#transform.y;
     if (sourceEvent && transform.k === this.#transform.k) this.#scroller.scrollTop -= moved;
+    if (transform.k !== this.#transform.k) this.#request.scale(this.#layout.lineBytes / transform.k);
     this.#transform = transform;
     hideTooltip();
     this.#surface.redraw();

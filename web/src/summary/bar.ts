@@ -36,5 +36,5 @@ export function heldBar(explain: Explain): HTMLElement | null {
       ),
     );
   }
-  return el("div", "held", bar, legend);
+  return el("div", "held-parts", bar, legend);
 }

@@ -1,7 +1,7 @@
 // Section: what `gapless explain` says, and the figures behind it.
 
 import type { Explain, Panel } from "../data";
-import { type Child, el } from "../dom";
+import { breakable, type Child, el } from "../dom";
 import { bytes, plural } from "../units";
 import { heldBar } from "./bar";
 
@@ -29,21 +29,33 @@ function figure(name: string, value: number | null | undefined, note = ""): HTML
   );
 }
 
-function figures(panel: Panel): HTMLElement {
-  const { explain, marks } = panel;
+/** Those of the moment that the words are about, then those of the whole history. */
+function figures({ explain, marks, peak_live_bytes, peak_held_bytes }: Panel): HTMLElement {
   const refused = marks.failure;
+  const held = explain.held_bytes > 0;
   return el(
-    "dl",
-    "figures",
-    figure("refused request", refused?.request_bytes, refused && refused.count > 1 ? `the last of ${refused.count}` : ""),
-    figure("held", explain.held_bytes || null),
-    figure("live", explain.live_bytes),
-    figure("idle", explain.held_bytes ? explain.idle_bytes : null),
-    figure("largest idle piece", explain.held_bytes ? explain.largest_idle_piece_bytes : null),
-    figure("peak of live", panel.peak_live_bytes),
-    figure("peak of held", panel.peak_held_bytes),
-    figure("limit", explain.limit_bytes),
-    figure("card", explain.card_bytes),
+    "div",
+    {},
+    el("p", { class: "figures-when", text: refused ? "At the refusal" : "At the end" }),
+    el(
+      "dl",
+      "figures",
+      figure("asked for", refused?.request_bytes, refused && refused.count > 1 ? `the last of ${refused.count}` : ""),
+      figure("held", held ? explain.held_bytes : null),
+      figure("live", explain.live_bytes),
+      figure("idle", held ? explain.idle_bytes : null),
+      figure("largest idle piece", held ? explain.largest_idle_piece_bytes : null),
+    ),
+    heldBar(explain),
+    el("p", { class: "figures-when", text: "In all" }),
+    el(
+      "dl",
+      "figures",
+      figure("peak of live", peak_live_bytes),
+      figure("peak of held", peak_held_bytes),
+      figure("limit", explain.limit_bytes),
+      figure("card", explain.card_bytes),
+    ),
   );
 }
 
@@ -52,7 +64,7 @@ function sign(works: boolean | null): [string, string] {
   return works ? ["✓", "works, by replay"] : ["×", "does not help, by replay"];
 }
 
-function advice({ advice: found }: Explain): Child {
+function advice({ advice: found }: Explain, refused: boolean): Child {
   if (!found?.length) return null;
   const items = found.map(({ change, text, works }) => {
     const [mark, meaning] = sign(works);
@@ -61,10 +73,15 @@ function advice({ advice: found }: Explain): Child {
       "li",
       kind,
       el("span", { class: "mark", text: mark, attributes: { role: "img", "aria-label": meaning }, title: meaning }),
-      el("div", {}, el("strong", { text: change }), el("p", { text })),
+      el("div", {}, el("strong", {}, breakable(change)), el("p", { text })),
     );
   });
-  return el("div", "advice", el("h3", { text: "What would have helped, smallest change first" }), el("ol", {}, ...items));
+  return el(
+    "div",
+    "advice",
+    el("h3", { text: `What would ${refused ? "have let it through" : "take less"}, smallest change first` }),
+    el("ol", {}, ...items),
+  );
 }
 
 function questions({ questions: asked }: Explain): Child {
@@ -90,13 +107,13 @@ function warnings({ completeness: c }: Explain): Child {
 
 export function summary(panel: Panel): HTMLElement {
   const { explain } = panel;
-  const conf = panel.conf ? el("p", "conf", el("span", { text: "settings " }), el("code", { text: panel.conf })) : null;
+  const conf = panel.conf ? el("p", "conf", el("span", { text: "settings " }), el("code", {}, breakable(panel.conf))) : null;
   return el(
     "div",
     "summary",
     el("div", "summary-words", verdict(explain), warnings(explain), el("p", { class: "note", text: panel.head }), conf),
-    el("div", "summary-figures", figures(panel), heldBar(explain)),
-    advice(explain),
+    el("div", "summary-figures", figures(panel)),
+    advice(explain, panel.marks.failure !== null),
     questions(explain),
   );
 }

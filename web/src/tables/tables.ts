@@ -29,7 +29,7 @@ export class TableView {
     private readonly reveal: (address: string) => void,
   ) {
     this.draw();
-    onTheme(() => this.draw());
+    onTheme(this.element, () => this.draw());
   }
 
   show(moment: Moment): void {

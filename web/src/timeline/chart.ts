@@ -20,12 +20,19 @@ export interface Manner {
   along: Along;
   /** Of the vertical axis, so that two files are drawn to one scale. */
   top: number;
+  /** Each to a scale of its own instead. */
+  ownTop: boolean;
 }
 
 export interface ChartHooks {
   choice(): Choice;
   cursor(index: number | null): void;
   zoomed(from: number, to: number): void;
+}
+
+/** The top of the vertical axis that shows all of these panels. */
+export function topOf(panels: readonly Panel[]): number {
+  return panels.reduce((most, { peak_held_bytes, peak_live_bytes }) => Math.max(most, peak_held_bytes ?? 0, peak_live_bytes), 1);
 }
 
 const steps = uPlot.paths.stepped!({ align: 1 });
@@ -97,7 +104,7 @@ export function makeChart(place: HTMLElement, panel: Panel, timeline: Timeline, 
     height: HEIGHT,
     padding: [34, 8, 0, 0],
     legend: { show: false },
-    scales: { x: { time: false }, y: { range: [0, manner.top * 1.04 || 1] } },
+    scales: { x: { time: false }, y: { range: [0, (manner.ownTop ? topOf([panel]) : manner.top) * 1.04] } },
     axes: axes(manner.along),
     series: [{}, ...series, ...lines],
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: true, dist: 4 } },

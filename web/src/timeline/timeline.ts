@@ -8,7 +8,7 @@ import { momentOf } from "../moment";
 import type { Store } from "../store";
 import { onTheme } from "../theme";
 import { bytes } from "../units";
-import { type Manner, makeChart } from "./chart";
+import { type Manner, makeChart, topOf } from "./chart";
 import { makeOverview, type Overview } from "./overview";
 import { makeReadout } from "./readout";
 import { type Along, indexAt, positions, whenOf } from "./scale";
@@ -49,7 +49,7 @@ export class TimelineView {
     this.#place.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     this.#place.addEventListener("dblclick", () => this.#move(this.#whole));
     new ResizeObserver(() => this.#fit()).observe(this.#place);
-    onTheme(() => this.#plot?.redraw(false));
+    onTheme(this.element, () => this.#plot?.redraw(false));
   }
 
   /** Draws all anew: another stacking or axis. */
@@ -167,13 +167,9 @@ export class TimelineView {
   }
 }
 
-/** The top of the vertical axis that shows all of these panels. */
-export function topOf(panels: readonly Panel[]): number {
-  return panels.reduce((most, { peak_held_bytes, peak_live_bytes }) => Math.max(most, peak_held_bytes ?? 0, peak_live_bytes), 1);
-}
-
 export const startManner = (panels: readonly Panel[]): Manner => ({
   stacking: "category" satisfies Stacking,
   along: "event" satisfies Along,
   top: topOf(panels),
+  ownTop: false,
 });

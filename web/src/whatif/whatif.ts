@@ -2,8 +2,8 @@
 
 import type { Cap, Panel, WhatIfPolicy, WhatIfResult } from "../data";
 import { el, fill } from "../dom";
-import { makeChoices } from "../section";
-import { bytes, bytesAligned, count, duration, percent, plural } from "../units";
+import { bytes, bytesAligned, count, duration, percent } from "../units";
+import { matrix } from "./matrix";
 
 const ABOUT: Record<WhatIfPolicy["name"], string> = {
   native: "PyTorch's allocator",
@@ -12,18 +12,12 @@ const ABOUT: Record<WhatIfPolicy["name"], string> = {
   ideal: "no waste at all",
 };
 
-function capName({ bytes: size, factor, is_given }: Cap): string {
-  if (size === null) return "no limit";
-  const times = factor === null ? "" : ` · ${factor.toFixed(2)} P`;
-  return `${bytes(size)}${is_given ? " · cap" : times}`;
-}
-
 /** The scale that all bars of a panel share, whatever the cap. */
 function widest(panel: Panel): number {
   const held = panel.what_if.policies.flatMap(({ results }) =>
     results.map((result) => result?.held_bytes ?? result?.failed?.held_bytes ?? 0),
   );
-  return Math.max(panel.peak_live_bytes, ...held) * 1.02 || 1;
+  return Math.max(panel.what_if.peak_live_bytes, ...held) * 1.02 || 1;
 }
 
 function line(kind: string, at: number, scale: number): HTMLElement | null {
@@ -41,7 +35,7 @@ function track(result: WhatIfResult | null, name: string, panel: Panel, cap: Cap
     "div",
     { class: "track", attributes: { "aria-hidden": "true" } },
     fillIn,
-    line("peak", panel.peak_live_bytes, scale),
+    line("peak", panel.what_if.peak_live_bytes, scale),
     cap.bytes === null ? null : line("cap", cap.bytes, scale),
   );
 }
@@ -49,8 +43,9 @@ function track(result: WhatIfResult | null, name: string, panel: Panel, cap: Cap
 function outcome(result: WhatIfResult | null, panel: Panel): HTMLElement {
   if (!result) return el("span", { class: "quiet-text", text: "not tried" });
   if (result.fits) {
-    const over = (result.held_bytes ?? 0) - panel.peak_live_bytes;
-    const text = over > 0 ? `fits, ${percent(over, panel.peak_live_bytes)} above P` : "fits";
+    const p = panel.what_if.peak_live_bytes;
+    const over = (result.held_bytes ?? 0) - p;
+    const text = over > p / 1000 ? `fits, P + ${percent(over, p)}` : "fits";
     return el("span", "fits", el("b", { text: "✓ " }), text);
   }
   const failed = result.failed;
@@ -67,7 +62,8 @@ function row(policy: WhatIfPolicy, index: number, panel: Panel, cap: Cap, scale:
     "th",
     { attributes: { scope: "row" } },
     el("b", { text: policy.name }),
-    el("small", { text: policy.recorded ? `${ABOUT[policy.name]}, as recorded` : ABOUT[policy.name] }),
+    el("small", { class: "about", text: ABOUT[policy.name] }),
+    policy.recorded ? el("small", { text: "as recorded" }) : null,
   );
   const isIdeal = policy.name === "ideal";
   const behind = result?.background_us ? `and ${duration(result.background_us)} in the background` : "";
@@ -101,22 +97,22 @@ function table(panel: Panel, index: number): HTMLElement {
 }
 
 export function whatIf(panel: Panel): HTMLElement {
-  const { caps, reason, out_of_time } = panel.what_if;
-  if (!caps.length) return el("p", { class: "note", text: reason ? `Nothing was replayed: ${reason}` : "Nothing was replayed." });
+  const { what_if } = panel;
+  const { caps, reason, out_of_time, peak_live_bytes } = what_if;
+  if (!caps.length) return el("p", { class: "note", text: reason ? `Nothing was replayed: ${reason}.` : "Nothing was replayed." });
+  const choices = el("div", "grid-scroll");
   const place = el("div", "grid-scroll");
+  function show(index: number): void {
+    fill(choices, matrix(what_if, index, choose));
+    fill(place, table(panel, index));
+  }
+  function choose(index: number): void {
+    show(index);
+    choices.querySelectorAll<HTMLElement>(".cap")[index]?.focus();
+  }
   const given = caps.findIndex(({ is_given }) => is_given);
-  const first = given >= 0 ? given : caps.length - 1;
-  const show = (index: number) => fill(place, table(panel, index));
-  const options = caps.map((cap, index) => [String(index), capName(cap)] as const);
-  const choices = makeChoices("What may be held", options, String(first), (value) => show(Number(value)));
-  show(first);
+  show(given >= 0 ? given : caps.length - 1);
   const late = out_of_time ? "The time for replays ran out; what is missing was not tried. " : "";
-  const note = `${late}P, the dotted line, is the most that was live at a time: ${bytes(panel.peak_live_bytes)}. ${plural(caps.length, "limit")} tried.`;
-  return el(
-    "div",
-    "whatif",
-    el("div", "whatif-caps", el("span", { class: "control-label", text: "may hold" }), choices.element),
-    place,
-    el("p", { class: "note", text: note }),
-  );
+  const note = `${late}P, the dotted line, is the most that has to live at a time: ${bytes(peak_live_bytes)}.`;
+  return el("div", "whatif", choices, place, el("p", { class: "note", text: note }));
 }

@@ -74,7 +74,7 @@ function whatIfOf(peak, heldAtMost) {
     policy("gapless", Math.round(peak.live * 1.012), 240),
     policy("ideal", peak.live, 0),
   ];
-  return { reason: "", caps, policies, out_of_time: false };
+  return { reason: "", peak_live_bytes: peak.live, caps, policies, out_of_time: false };
 }
 
 /** @param {Point} peak @param {number} held @param {boolean} refused @returns {import("../../src/data.ts").Explain} */
