@@ -1,12 +1,12 @@
 // Dark and light: what the system prefers until the reader chooses; paper is always light.
 
+import { isPrinting, onPrint, startPrint } from "./print";
+
 export type Theme = "dark" | "light";
 
 const KEY = "gapless-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const paper = matchMedia("print");
 let listeners: { owner: Element; listener: () => void }[] = [];
-let printing = paper.matches;
 
 function stored(): Theme | null {
   try {
@@ -19,7 +19,7 @@ function stored(): Theme | null {
 
 let chosen = stored();
 
-export const theme = (): Theme => (printing ? "light" : (chosen ?? (dark.matches ? "dark" : "light")));
+export const theme = (): Theme => (isPrinting() ? "light" : (chosen ?? (dark.matches ? "dark" : "light")));
 
 function show(): void {
   document.documentElement.dataset.theme = theme();
@@ -41,15 +41,9 @@ export function toggleTheme(): void {
 export const onTheme = (owner: Element, listener: () => void): void => void listeners.push({ owner, listener });
 
 export function startTheme(): void {
-  const print = (on: boolean) => {
-    if (printing === on) return;
-    printing = on;
-    show();
-  };
+  startPrint();
+  onPrint(show);
   dark.addEventListener("change", show);
-  paper.addEventListener("change", () => print(paper.matches));
-  addEventListener("beforeprint", () => print(true));
-  addEventListener("afterprint", () => print(false));
   show();
 }
 

@@ -140,7 +140,7 @@ function drawCell(context: CanvasRenderingContext2D, scene: Scene, cell: number,
   if (state === 1) {
     context.fillStyle = scene.look.panel;
     context.fillRect(x, y + 3, width, CELL_HEIGHT - 6);
-  } else if (width > LABEL_FROM) {
+  } else if (width > LABEL_FROM && context.globalAlpha === 1) {
     drawLabel(context, scene, cell, x, y, width);
   }
 }

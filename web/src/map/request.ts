@@ -13,19 +13,21 @@ export interface Request {
 }
 
 export function makeRequest(panel: Panel): Request & { show(moment: Moment): void } {
-  const element = el("div", "request");
+  const words = el("span");
   const bars = el("div", "request-bars");
+  const element = el("div", "request", words, bars);
   let size = 0;
   return {
     element,
     show(moment) {
       size = moment.name === "failure" ? (panel.marks.failure?.request_bytes ?? 0) : 0;
       element.hidden = size === 0;
-      fill(element, el("span", { text: `refused: ${bytes(size)}, to scale` }), bars);
     },
     scale(lineBytes) {
+      const lines = size / lineBytes;
+      words.textContent = `refused: ${bytes(size)}, ${lines > LINES_MOST ? `${Math.ceil(lines)} lines of what is shown` : "to scale"}`;
       fill(bars);
-      for (let rest = size, line = 0; rest > 0 && line < LINES_MOST; rest -= lineBytes, line++) {
+      for (let rest = lines > LINES_MOST ? 0 : size; rest > 0; rest -= lineBytes) {
         const bar = el("i");
         bar.style.width = `${100 * Math.min(1, rest / lineBytes)}%`;
         bars.append(bar);

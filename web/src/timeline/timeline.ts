@@ -49,7 +49,10 @@ export class TimelineView {
     this.#place.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     this.#place.addEventListener("dblclick", () => this.#move(this.#whole));
     new ResizeObserver(() => this.#fit()).observe(this.#place);
-    onTheme(this.element, () => this.#plot?.redraw(false));
+    onTheme(this.element, () => {
+      this.#fit(); // paper has another width
+      this.#plot?.redraw(false);
+    });
   }
 
   /** Draws all anew: another stacking or axis. */
