@@ -118,6 +118,10 @@ struct caching {
   uint64_t age;        /* records made */
   uint64_t live_bytes; /* 512-rounded requests not yet free for all streams */
   struct gap__stats stats;
+  struct caching_idle { /* where the idle bytes are */
+    uint64_t returnable, stuck, largest, count;
+  } glanced;           /* as gap__caching_glance last found it */
+  uint32_t glances;    /* counted while there are very many blocks */
 };
 
 struct caching_request {
@@ -251,6 +255,7 @@ bool gap__caching_returnable(gap_heap *, int device, gap__caching_visit *, void 
 
 /* caching_stats.c */
 void gap__caching_stats(struct gap__policy_state *, struct gap__stats *);
+int gap__caching_glance(struct gap__policy_state *, struct gap__glance *);
 void gap__caching_reset(struct gap__policy_state *, bool peaks, bool accumulated);
 
 /* caching_at.c: a block at a given address */

@@ -1,9 +1,8 @@
 /* The statistics of caching_allocator: torch's memory_stats as counted, and what is computed when asked. */
 #include "core/caching.h"
+#include "core/glance.h"
 
-struct idle_tally {
-  uint64_t returnable, stuck, largest, count;
-};
+enum { GLANCE_BLOCKS_MOST = 20000, GLANCES_A_COUNT = 20 };
 
 /* What giving everything back takes of an idle block. */
 static uint64_t returnable_of(const struct caching *c, const struct caching_block *block) {
@@ -11,7 +10,7 @@ static uint64_t returnable_of(const struct caching *c, const struct caching_bloc
   return caching_is_split(block) ? 0 : block->bytes;
 }
 
-static void tally_bin(const struct caching *c, const struct caching_bin *bin, bool pinned, struct idle_tally *tally) {
+static void tally_bin(const struct caching *c, const struct caching_bin *bin, bool pinned, struct caching_idle *tally) {
   for (uint32_t at = gap__tree_first(&bin->idle, &c->blocks); at; at = gap__tree_next(&bin->idle, &c->blocks, at)) {
     const struct caching_block *block = caching_block_at(c, at);
     uint64_t returnable = pinned ? 0 : returnable_of(c, block);
@@ -22,8 +21,8 @@ static void tally_bin(const struct caching *c, const struct caching_bin *bin, bo
   }
 }
 
-static struct idle_tally tally_idle(const struct caching *c) {
-  struct idle_tally tally = {0};
+static struct caching_idle tally_idle(const struct caching *c) {
+  struct caching_idle tally = {0};
   for (uint32_t p = CACHING_DEFAULT_POOL; p; p = caching_pool_at(c, p)->next) {
     const struct caching_pool *pool = caching_pool_at(c, p);
     bool pinned = p != CACHING_DEFAULT_POOL && pool->use_count > 0;
@@ -67,21 +66,65 @@ static void add_counters(struct gap__stats *to, const struct gap__stats *from) {
   }
 }
 
-void gap__caching_stats(struct gap__policy_state *state, struct gap__stats *out) {
-  struct caching *c = (struct caching *)state;
+/* Under the lock. */
+static void add_all(const struct caching *c, const struct caching_idle *tally, struct gap__stats *out) {
   int64_t max_split = out->max_split_size;
-  gap__lock(&c->lock);
-  struct idle_tally tally = tally_idle(c);
   add_counters(out, &c->stats);
   out->max_split_size = max_split ? max_split : c->stats.max_split_size; /* a setting: one value, no sum */
   out->metadata_bytes += (int64_t)metadata_bytes(c);
-  gap__unlock(&c->lock);
-  out->idle_returnable_bytes += (int64_t)tally.returnable;
-  out->idle_stuck_bytes += (int64_t)tally.stuck;
-  out->idle_extents += (int64_t)tally.count;
-  uint64_t fresh = room(c);
-  int64_t servable = (int64_t)(tally.largest > fresh ? tally.largest : fresh);
+  out->idle_returnable_bytes += (int64_t)tally->returnable;
+  out->idle_stuck_bytes += (int64_t)tally->stuck;
+  out->idle_extents += (int64_t)tally->count;
+}
+
+static void raise_servable(struct gap__stats *out, uint64_t largest, uint64_t fresh) {
+  int64_t servable = (int64_t)(largest > fresh ? largest : fresh);
   if (servable > out->largest_servable_bytes) out->largest_servable_bytes = servable;
+}
+
+void gap__caching_stats(struct gap__policy_state *state, struct gap__stats *out) {
+  struct caching *c = (struct caching *)state;
+  gap__lock(&c->lock);
+  struct caching_idle tally = tally_idle(c);
+  add_all(c, &tally, out);
+  gap__unlock(&c->lock);
+  raise_servable(out, tally.largest, room(c));
+}
+
+/* ---- without disturbing anything ---- */
+
+static void add_usage(const struct caching *c, const struct caching_block *block, struct gap__glance *out) {
+  const struct caching_bin *bin = caching_bin_at(c, block->node.tag);
+  struct gap__usage *usage = gap__glance_usage(out, bin->stream, caching_pool_at(c, bin->pool)->id);
+  if (!usage) return;
+  if (block->state == GAP__BLOCK_LIVE) usage->live_blocks++, usage->live_bytes += block->bytes;
+  if (block->state == GAP__BLOCK_PENDING) usage->pending_bytes += block->bytes;
+  if (block->state == GAP__BLOCK_IDLE) usage->idle_bytes += block->bytes;
+}
+
+static void add_usages(const struct caching *c, struct gap__glance *out) {
+  for (uint32_t at = gap__tree_first(&c->segment_tree, &c->segments); at;
+       at = gap__tree_next(&c->segment_tree, &c->segments, at)) {
+    uint32_t index = gap__addrmap_get(&c->map, gap__tree_node_at(&c->segments, at)->major);
+    for (; index; index = caching_block_at(c, index)->next)
+      if (caching_block_at(c, index)->state != GAP__BLOCK_HOLE) add_usage(c, caching_block_at(c, index), out);
+  }
+}
+
+/* Requests wait while blocks are counted one by one.  So where there are very many, which stream has what is not told, and where the idle bytes
+ * are is counted every now and then. */
+int gap__caching_glance(struct gap__policy_state *state, struct gap__glance *out) {
+  struct caching *c = (struct caching *)state;
+  if (!gap__lock_within(&c->lock, GAP__GLANCE_WAIT_MS)) return GAP_ESTATE;
+  bool many = c->blocks.in_use > GLANCE_BLOCKS_MOST;
+  if (!many || c->glances++ % GLANCES_A_COUNT == 0) c->glanced = tally_idle(c);
+  add_all(c, &c->glanced, &out->stats);
+  uint64_t largest = c->glanced.largest;
+  if (many) out->usage_missed++;
+  else add_usages(c, out);
+  gap__unlock(&c->lock);
+  raise_servable(&out->stats, largest, out->room_bytes / CACHING_SEGMENT_ROUND * CACHING_SEGMENT_ROUND);
+  return 0;
 }
 
 static void reset_peaks(struct caching *c) {

@@ -10,8 +10,18 @@
 #include "core/tally.h"
 #include "core/trouble.h"
 
-static void add_arena(struct gap__idle *idle, struct gap__arena *arena, bool pinned) {
-  struct gap__lane *lane = arena->lane;
+static void add_block(struct gap__idle *idle, const struct gap__block *b, bool pinned) {
+  uint64_t bytes = (uint64_t)b->len << GAP__UNIT_SHIFT;
+  uint32_t from = gap__page_up(b->off), to = gap__page_of(b->off + b->len);
+  uint64_t whole = from < to ? (uint64_t)(to - from) << GAP__PAGE_SHIFT : 0;
+  idle->extents++;
+  idle->returnable_bytes += pinned ? 0 : whole;
+  idle->stuck_bytes += pinned ? bytes : bytes - whole;
+  idle->pinned_bytes += pinned ? bytes : 0;
+}
+
+static void add_arena(struct gap__idle *idle, const struct gap__arena *arena, bool pinned) {
+  const struct gap__lane *lane = arena->lane;
   uint64_t in_trays = arena->class_idle_units << GAP__UNIT_SHIFT;
   idle->extents += arena->class_idle_count;
   idle->stuck_bytes += in_trays;
@@ -21,17 +31,31 @@ static void add_arena(struct gap__idle *idle, struct gap__arena *arena, bool pin
   for (uint32_t word = 0; word < GAP__BIN_WORDS; word++)
     for (uint64_t bits = arena->bins.word[word]; bits; bits &= bits - 1) {
       uint32_t bin = word * 64 + (uint32_t)__builtin_ctzll(bits);
-      for (uint32_t i = arena->bins.head[bin]; i; i = gap__block(lane, i)->link_next) {
-        const struct gap__block *b = gap__block(lane, i);
-        uint64_t bytes = (uint64_t)b->len << GAP__UNIT_SHIFT;
-        uint32_t from = gap__page_up(b->off), to = gap__page_of(b->off + b->len);
-        uint64_t whole = from < to ? (uint64_t)(to - from) << GAP__PAGE_SHIFT : 0;
-        idle->extents++;
-        idle->returnable_bytes += pinned ? 0 : whole;
-        idle->stuck_bytes += pinned ? bytes : bytes - whole;
-        idle->pinned_bytes += pinned ? bytes : 0;
-      }
+      for (uint32_t i = arena->bins.head[bin]; i; i = gap__block(lane, i)->link_next)
+        add_block(idle, gap__block(lane, i), pinned);
     }
+}
+
+static const struct gap__tray *tray_of(const struct gap__lane *lane, uint32_t index) {
+  return gap__slab_at(&lane->trays, index);
+}
+
+static uint64_t tray_bytes(const struct gap__lane *lane, const struct gap__tray *tray) {
+  return ((uint64_t)tray->count * lane->owner->classes.units[tray->class]) << GAP__UNIT_SHIFT;
+}
+
+/* Kept whole for the next request of its size. */
+static void add_cached(struct gap__idle *idle, const struct gap__arena *arena, bool pinned) {
+  const struct gap__lane *lane = arena->lane;
+  if (arena->hot) add_block(idle, gap__block(lane, arena->hot), pinned);
+  for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++)
+    for (uint32_t i = arena->front[units]; i; i = gap__block(lane, i)->link_next)
+      add_block(idle, gap__block(lane, i), pinned);
+  for (uint32_t i = pinned ? 0 : arena->empty_trays; i; i = tray_of(lane, i)->next) {
+    uint64_t bytes = tray_bytes(lane, tray_of(lane, i));
+    idle->returnable_bytes += bytes;
+    idle->stuck_bytes -= bytes;
+  }
 }
 
 struct gap__idle gap__idle_figures(struct gap__policy_state *s) {
@@ -41,6 +65,20 @@ struct gap__idle gap__idle_figures(struct gap__policy_state *s) {
     for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
       gap__arena_flush(&lane->arena[kind]);
       add_arena(&idle, &lane->arena[kind], atomic_load_explicit(&lane->pinned, memory_order_relaxed));
+    }
+    gap__unlock(&lane->lock);
+  }
+  return idle;
+}
+
+struct gap__idle gap__idle_glance(struct gap__policy_state *s) {
+  struct gap__idle idle = {0};
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    bool pinned = atomic_load_explicit(&lane->pinned, memory_order_relaxed);
+    gap__lock(&lane->lock);
+    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+      add_arena(&idle, &lane->arena[kind], pinned);
+      add_cached(&idle, &lane->arena[kind], pinned);
     }
     gap__unlock(&lane->lock);
   }

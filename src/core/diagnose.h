@@ -14,6 +14,9 @@ struct gap__idle {
   uint64_t extents;          /* idle blocks */
 };
 struct gap__idle gap__idle_figures(struct gap__policy_state *);
+/* The same without merging what is kept whole for the next request of its size: of that only what covers whole pages by itself counts as
+ * returnable. */
+struct gap__idle gap__idle_glance(struct gap__policy_state *);
 
 /* Explains the failure to the device, and says by which code the request fails: GAP_ENOMEM, or GAP_ENOMETA, GAP_ELIMIT,
  * GAP_EDEVICE where that is what it comes from.  Under the device lock, no lane lock held. */

@@ -76,17 +76,24 @@ static uint64_t table_bytes(const struct gap__policy_state *s) {
   return bytes + gap__slab_bytes(&s->chunks) + gap__slab_bytes(&s->mappings) + gap__slab_bytes(&s->uses);
 }
 
-static void add_ours(struct gap__policy_state *s, struct gap__stats *out) {
-  struct gap__idle idle = gap__idle_figures(s);
+static void add_idle(const struct gap__policy_state *s, const struct gap__idle *idle, uint64_t room,
+                     struct gap__stats *out) {
+  out->idle_returnable_bytes += (int64_t)(idle->returnable_bytes + (s->loose_pages << GAP__PAGE_SHIFT));
+  out->idle_stuck_bytes += (int64_t)idle->stuck_bytes;
+  out->idle_extents += (int64_t)idle->extents;
+  out->class_idle_bytes += (int64_t)idle->class_bytes;
+  out->class_trays += (int64_t)idle->trays;
+  out->largest_servable_bytes += (int64_t)(room + idle->returnable_bytes);
+}
+
+/* What could still be taken from the driver. */
+static uint64_t room_of(struct gap__policy_state *s) {
   uint64_t hard = gap__hard_limit(s), held = gap__held_pages(s);
-  uint64_t room = hard == UINT64_MAX ? s->dev->caps.total_bytes - (held << GAP__PAGE_SHIFT)
-                                     : (hard > held ? hard - held : 0) << GAP__PAGE_SHIFT;
-  out->idle_returnable_bytes += (int64_t)(idle.returnable_bytes + (s->loose_pages << GAP__PAGE_SHIFT));
-  out->idle_stuck_bytes += (int64_t)idle.stuck_bytes;
-  out->idle_extents += (int64_t)idle.extents;
-  out->class_idle_bytes += (int64_t)idle.class_bytes;
-  out->class_trays += (int64_t)idle.trays;
-  out->largest_servable_bytes += (int64_t)(room + idle.returnable_bytes);
+  return hard == UINT64_MAX ? s->dev->caps.total_bytes - (held << GAP__PAGE_SHIFT)
+                            : (hard > held ? hard - held : 0) << GAP__PAGE_SHIFT;
+}
+
+static void add_work(struct gap__policy_state *s, struct gap__stats *out) {
   out->stalls += s->stalls;
   out->stall_us += s->stall_ns / 1000;
   out->pages_grown += s->grown;
@@ -118,19 +125,34 @@ static void add_conversion(const struct gap__conversion *convert, struct gap__st
 #undef X
 }
 
-void gap__figures_stats(struct gap__policy_state *s, struct gap__stats *out) {
-  gap__lock(&s->lock);
-  gap__tally_stats(s, out);
+/* All that does not depend on how blocks lie. */
+static void add_counted(struct gap__policy_state *s, struct gap__stats *out) {
   gap__figures_sample(s);
-  sample_split(s);
   add_running(out->reserved_bytes, s->held, (int64_t)GAP__PAGE);
   add_running(out->segment, s->segments, 1);
-  add_running(out->inactive_split, s->split, 1);
-  add_running(out->inactive_split_bytes, s->split_bytes, 1);
-  add_ours(s, out);
+  add_work(s, out);
   add_conversion(&s->convert, out);
   gap__follow_stats(s, out);
+}
+
+void gap__figures_stats(struct gap__policy_state *s, struct gap__stats *out) {
+  gap__lock(&s->lock);
+  gap__tally_trip(s, NULL);
+  gap__tally_stats(s, out);
+  sample_split(s);
+  add_running(out->inactive_split, s->split, 1);
+  add_running(out->inactive_split_bytes, s->split_bytes, 1);
+  struct gap__idle idle = gap__idle_figures(s);
+  add_idle(s, &idle, room_of(s), out);
+  add_counted(s, out);
   gap__unlock(&s->lock);
+}
+
+void gap__figures_glance(struct gap__policy_state *s, uint64_t room_bytes, struct gap__stats *out) {
+  gap__tally_stats(s, out);
+  struct gap__idle idle = gap__idle_glance(s);
+  add_idle(s, &idle, room_bytes, out);
+  add_counted(s, out);
 }
 
 static void reset_running(struct gap__running *r, bool peaks, bool accumulated) {

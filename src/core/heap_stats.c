@@ -2,8 +2,10 @@
  * more than one strategy has served. */
 #include <string.h>
 
+#include "core/glance.h"
 #include "core/heap_state.h"
 #include "core/heuristic.h"
+#include "core/limit.h"
 
 static struct gap__driver_figure read_driver(struct gap__dev *dev, int call) {
   struct gap__dev_counters *c = &dev->counters;
@@ -52,6 +54,16 @@ void gap__heap_rest(gap_heap *heap, int device) {
   }
 }
 
+/* What is no strategy's own. */
+static void add_device(struct heap_device *at, struct gap__stats *out) {
+  out->waste_bytes = out->active_bytes[GAP__KIND_ALL].current - out->requested_bytes[GAP__KIND_ALL].current;
+  uint64_t split = gap__device_conf(&at->base)->max_split_size;
+  out->max_split_size = split == GAP__CONF_UNLIMITED ? -1 : (int64_t)split;
+  out->cap_bytes = (int64_t)at->base.cap_bytes;
+  gap__hood_stats(&at->base.hood, out);
+  if (heap_is_open(&at->base)) add_driver(at, out); /* after the strategies: they may ask the driver while they count */
+}
+
 int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
   struct heap_device *at = heap_device_at(heap, device);
   if (!at) return GAP_EINVAL;
@@ -61,13 +73,61 @@ int gap__heap_stats(gap_heap *heap, int device, struct gap__stats *out) {
     struct gap__policy_state *state = atomic_load_explicit(&at->base.state[s], memory_order_acquire);
     if (state) add_strategy(gap__heap_policy(s), state, out);
   }
-  out->waste_bytes = out->active_bytes[GAP__KIND_ALL].current - out->requested_bytes[GAP__KIND_ALL].current;
-  uint64_t split = gap__device_conf(&at->base)->max_split_size;
-  out->max_split_size = split == GAP__CONF_UNLIMITED ? -1 : (int64_t)split;
-  out->cap_bytes = (int64_t)at->base.cap_bytes;
-  gap__hood_stats(&at->base.hood, out);
-  if (heap_is_open(&at->base)) add_driver(at, out); /* after the strategies: they may ask the driver while they count */
+  add_device(at, out);
   return 0;
+}
+
+/* ---- without disturbing anything ---- */
+
+/* What could still be taken from the driver, of a card that has so much free. */
+static uint64_t room_of(const struct gap__device *device, uint64_t card_free, uint64_t card_bytes) {
+  uint64_t cap = device->cap_bytes, held = device->held_bytes, reserve = device->reserve_bytes;
+  uint64_t room = cap > held ? cap - held : 0;
+  if (reserve == GAP__RESERVE_DEFAULT) reserve = cap ? 0 : gap__limit_reserve_of(card_bytes);
+  uint64_t left = card_free > reserve ? card_free - reserve : 0;
+  return cap && room < left ? room : left;
+}
+
+static void ask_driver(struct heap_device *at, struct gap__glance *out) {
+  gap__dev_background(at->base.dev, true);
+  if (gap__dev_mem_info(at->base.dev, &out->card_free_bytes, &out->card_bytes))
+    out->card_free_bytes = out->card_bytes = 0;
+  gap__dev_background(at->base.dev, false);
+  out->room_bytes = room_of(&at->base, out->card_free_bytes, out->card_bytes);
+}
+
+/* As add_strategy: the room is there once. */
+static int glance_at(const struct gap__policy *policy, struct gap__policy_state *state, struct gap__glance *out) {
+  int64_t servable = out->stats.largest_servable_bytes;
+  int rc = 0;
+  out->stats.largest_servable_bytes = 0;
+  if (policy->glance) rc = policy->glance(state, out);
+  else policy->stats(state, &out->stats);
+  if (out->stats.largest_servable_bytes < servable) out->stats.largest_servable_bytes = servable;
+  return rc;
+}
+
+/* pooled is gapless with other blocks. */
+static const char *strategy_word(struct gap__device *device) {
+  const struct gap__policy *policy = heap_current(device);
+  bool is_pooled = policy == &gap__policy_gapless && gap__device_conf(device)->strategy == GAP__STRATEGY_POOLED;
+  return is_pooled ? "pooled" : policy->name;
+}
+
+int gap__heap_glance(gap_heap *heap, int device, struct gap__glance *out) {
+  struct heap_device *at = heap_device_at(heap, device);
+  int rc = 0;
+  if (!at || !heap_is_open(&at->base)) return GAP_EINVAL;
+  if (heap->forked) return GAP_EFORKED;
+  memset(out, 0, sizeof *out);
+  out->strategy = strategy_word(&at->base);
+  ask_driver(at, out);
+  for (int s = 0; s < GAP__STRATEGY_COUNT && !rc; s++) {
+    struct gap__policy_state *state = atomic_load_explicit(&at->base.state[s], memory_order_acquire);
+    if (state) rc = glance_at(gap__heap_policy(s), state, out);
+  }
+  add_device(at, &out->stats);
+  return rc;
 }
 
 static int reset(gap_heap *heap, int device, bool peaks, bool accumulated) {

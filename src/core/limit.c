@@ -26,12 +26,14 @@ static uint64_t cap_pages(const struct gap__policy_state *s) {
 }
 static bool capped(const struct gap__policy_state *s) { return cap_pages(s) != UINT64_MAX; }
 
+uint64_t gap__limit_reserve_of(uint64_t card_bytes) {
+  uint64_t share = card_bytes / RESERVE_SHARE;
+  return share < RESERVE_DEFAULT ? share : RESERVE_DEFAULT;
+}
+
 static uint64_t reserve_pages(const struct gap__policy_state *s) {
   uint64_t bytes = atomic_load_explicit(&s->device->reserve_bytes, memory_order_relaxed);
-  if (bytes == GAP__RESERVE_DEFAULT) {
-    uint64_t share = s->dev->caps.total_bytes / RESERVE_SHARE;
-    bytes = capped(s) ? 0 : share < RESERVE_DEFAULT ? share : RESERVE_DEFAULT;
-  }
+  if (bytes == GAP__RESERVE_DEFAULT) bytes = capped(s) ? 0 : gap__limit_reserve_of(s->dev->caps.total_bytes);
   return bytes >> GAP__PAGE_SHIFT;
 }
 

@@ -28,6 +28,8 @@ uint32_t gap__limit_chunk_pages(const struct gap__policy_state *);
 void gap__limit_judge(struct gap__policy_state *);
 /* What is left free for other programs. */
 uint64_t gap__limit_reserve(const struct gap__policy_state *);
+/* In bytes, where nobody asked for an amount and there is no cap. */
+uint64_t gap__limit_reserve_of(uint64_t card_bytes);
 /* How much less the driver has left, beyond the reserve, than a request of `pages` may take of it; 0 also where the cap, or the card, is too
  * small for it. */
 uint64_t gap__limit_short(const struct gap__policy_state *, uint64_t pages);

@@ -9,6 +9,7 @@
 #include "core/heap.h"
 
 struct gap__policy_state; /* the strategy's own */
+struct gap__glance;       /* glance.h */
 
 /* Other gapless processes on the card: neighbour.h. */
 struct gap__hood {
@@ -92,6 +93,8 @@ struct gap__policy {
   int (*defragment)(struct gap__policy_state *, uint64_t *bytes_freed);
   int (*configure)(struct gap__policy_state *);               /* dev->conf or the cap changed */
   void (*stats)(struct gap__policy_state *, struct gap__stats *); /* adds to *stats */
+  /* The same without disturbing anything: adds to *out, or GAP_ESTATE when a lock is not free soon.  NULL: `stats` disturbs nothing. */
+  int (*glance)(struct gap__policy_state *, struct gap__glance *);
   void (*reset)(struct gap__policy_state *, bool peaks, bool accumulated);
   void (*rest)(struct gap__policy_state *); /* no memory is taken before the next request; NULL: none is anyhow */
   int (*walk)(struct gap__policy_state *, gap__walk_fn *, void *arg);

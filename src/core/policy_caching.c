@@ -225,6 +225,7 @@ const struct gap__policy gap__policy_caching = {
     .trim = trim,
     .configure = configure,
     .stats = gap__caching_stats,
+    .glance = gap__caching_glance,
     .reset = gap__caching_reset,
     .walk = gap__caching_walk,
     .find = gap__caching_find,

@@ -497,6 +497,7 @@ const struct gap__policy gap__policy_gapless = {
     .defragment = defragment,
     .configure = configure,
     .stats = gap__figures_stats,
+    .glance = gap__glance_gapless,
     .rest = gap__maker_rest,
     .reset = reset,
     .walk = gap__figures_walk,

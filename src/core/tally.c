@@ -156,7 +156,6 @@ static void add_tally(struct gap__stats *out, int kind, const struct gap__tally 
 }
 
 void gap__tally_stats(struct gap__policy_state *s, struct gap__stats *out) {
-  gap__tally_trip(s, NULL);
   lock_all(s);
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next)
     for (int kind = GAP__KIND_SMALL; kind < GAP__KIND_COUNT; kind++) {

@@ -67,6 +67,7 @@ void gap__tally_complete(struct gap__lane *, const struct gap__block *);
 void gap__tally_trip(struct gap__policy_state *, struct gap__lane *favoured);
 /* Bytes live or pending on the device now; exact only while nothing runs.  Device lock held, no lane lock. */
 int64_t gap__tally_live_bytes(const struct gap__policy_state *);
+/* Adds; under the device lock, no lane lock held. */
 void gap__tally_stats(struct gap__policy_state *, struct gap__stats *);
 void gap__tally_reset(struct gap__policy_state *, bool peaks, bool accumulated);
 
