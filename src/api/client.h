@@ -30,6 +30,9 @@ int gap__backend_current_device(gap_heap *);
 /* conf.c: the environment and options.conf, with every message in the log. */
 int gap__client_conf_begin(struct gap__client *);
 
+/* stats.c: each figure by its name, until fn returns something else than 0, which is returned. */
+int gap__stats_tell(const struct gap__stats *, gap_stat_fn fn, void *arg);
+
 /* Copies a text out as the header promises, and frees it. */
 struct gap__text;
 int gap__text_out(struct gap__text *, int rc, char *text, size_t bytes, size_t *needed);

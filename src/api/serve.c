@@ -15,6 +15,7 @@
 
 #include "api/client.h"
 #include "api/door.h"
+#include "api/sheet.h"
 #include "api/state.h"
 #include "base/log.h"
 #include "base/worker.h"
@@ -27,11 +28,12 @@ static struct {
   pthread_t thread;
   int folder, listener, wake; /* wake: an eventfd that ends the thread */
   char name[NAME_BYTES];
-  struct stat socket;    /* that is ours */
-  struct gap__lock lock; /* after `life`, before every lock of a heap; held during a walk.  Guards: */
+  struct stat socket;      /* that is ours */
+  struct gap__sheet sheet; /* of the thread, while there is one */
+  struct gap__lock lock;   /* after `life`, before every lock of a heap; held during a walk.  Guards: */
   gap_heap *heaps[HEAPS_MAX];
   int count;
-} door = {.folder = -1, .listener = -1, .wake = -1};
+} door = {.folder = -1, .listener = -1, .wake = -1, .sheet = {.fd = -1}};
 
 /* ---- one question ---- */
 
@@ -110,13 +112,27 @@ static bool answer_next(void) {
   return true;
 }
 
+/* Writes the sheet when it is time; the milliseconds until it is again, or -1 where there is none. */
+static int publish(int64_t *due_ms) {
+  int64_t now = gap__door_now_ms();
+  if (!door.sheet.head) return -1;
+  if (now >= *due_ms) {
+    gap__lock(&door.lock);
+    gap__sheet_publish(&door.sheet, door.heaps, door.count);
+    gap__unlock(&door.lock);
+    *due_ms = gap__door_now_ms() + GAP__SHEET_PERIOD_MS;
+  }
+  return (int)(*due_ms > now ? *due_ms - now : 0);
+}
+
 static void *serve_main(void *unused) {
+  int64_t due_ms = 0;
   (void)unused;
   for (bool goes_on = true; goes_on;) {
     struct pollfd fds[] = {{.fd = door.listener, .events = POLLIN}, {.fd = door.wake, .events = POLLIN}};
-    int ready = poll(fds, 2, -1);
+    int ready = poll(fds, 2, publish(&due_ms));
     if (ready < 0) goes_on = errno == EINTR;
-    else goes_on = !fds[1].revents && !(fds[0].revents & POLLNVAL) && answer_next();
+    else goes_on = !fds[1].revents && !(fds[0].revents & POLLNVAL) && (!fds[0].revents || answer_next());
   }
   return NULL;
 }
@@ -149,13 +165,24 @@ static void close_fd(int *fd) {
 }
 
 static void close_all(void) {
+  gap__sheet_close(&door.sheet);
   close_fd(&door.listener);
   close_fd(&door.wake);
   close_fd(&door.folder);
   door.is_open = false;
 }
 
-static void remove_name(void) { gap__door_remove(door.folder, door.name, &door.socket); }
+static void remove_names(void) {
+  gap__door_remove(door.folder, door.name, &door.socket);
+  gap__sheet_remove_name(&door.sheet, door.folder);
+}
+
+/* Without it the process can be asked all the same. */
+static void make_sheet(void) {
+  gap__sheet_sweep(door.folder, geteuid());
+  if (gap__sheet_make(&door.sheet, door.folder))
+    gap__log(GAP__LOG_INFO, "gapless top %ld will find nothing: no file can be made for it", (long)getpid());
+}
 
 static int open_door(void) {
   snprintf(door.name, sizeof door.name, "%ld", (long)getpid());
@@ -165,8 +192,9 @@ static int open_door(void) {
   door.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   door.listener =
       door.wake >= 0 ? gap__door_listen(door.folder, door.name, SOCK_STREAM, BACKLOG, &door.socket) : GAP_EIO;
+  if (door.listener >= 0) make_sheet();
   int rc = door.listener < 0 ? GAP_EIO : start_thread();
-  if (rc && door.listener >= 0) remove_name();
+  if (rc && door.listener >= 0) remove_names();
   if (rc) close_all();
   else door.is_open = true;
   return rc;
@@ -175,7 +203,7 @@ static int open_door(void) {
 static void close_door(void) {
   eventfd_write(door.wake, 1);
   pthread_join(door.thread, NULL);
-  remove_name();
+  remove_names();
   close_all();
 }
 
@@ -184,7 +212,7 @@ static void close_door(void) {
 /* The thread may be in the middle of an answer: it is left alone, and the heaps stay where they are. */
 static void at_end(void) {
   if (!gap__lock_within(&door.life, 100)) return;
-  if (door.is_open) remove_name();
+  if (door.is_open) remove_names();
   gap__unlock(&door.life);
 }
 

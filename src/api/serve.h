@@ -1,7 +1,8 @@
-/* Answers `gapless explain PID`: one door a process (door.h), one thread that sleeps until somebody asks.
+/* Answers `gapless explain PID`, and writes what `gapless top` shows: one door (door.h) and one sheet (sheet.h) a process, one thread that
+ * sleeps until somebody asks or half a second is over.
  *
  * The thread is started with the first heap that wants to be asked and ends with the last.  It never runs on anybody's
- * behalf: allocations know nothing of it, but that a walk holds a lock for its time. */
+ * behalf: allocations know nothing of it, but that a walk, or a glance, holds a lock for its time. */
 #ifndef GAP_API_SERVE_H
 #define GAP_API_SERVE_H
 

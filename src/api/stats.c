@@ -63,18 +63,21 @@ static void tell_driver(struct teller *t, const struct gap__stats *s) {
   }
 }
 
+int gap__stats_tell(const struct gap__stats *s, gap_stat_fn fn, void *arg) {
+  struct teller t = {fn, arg, 0};
+#define GAP_STAT_ARRAY(name, help) tell_array(&t, #name, s->name);
+#define GAP_STAT_SCALAR(name, unit, help) tell_scalar(&t, #name, s->name);
+#include "core/stats.def"
+  tell_rungs(&t, s);
+  tell_driver(&t, s);
+  return t.stop;
+}
+
 int gap_stats(gap_heap *heap, int device, gap_stat_fn fn, void *arg) {
   struct gap__stats s;
-  struct teller t = {fn, arg, 0};
   gap__heap_rest(heap, device);
   int rc = gap__heap_stats(heap, device, &s);
-  if (rc) return rc;
-#define GAP_STAT_ARRAY(name, help) tell_array(&t, #name, s.name);
-#define GAP_STAT_SCALAR(name, unit, help) tell_scalar(&t, #name, s.name);
-#include "core/stats.def"
-  tell_rungs(&t, &s);
-  tell_driver(&t, &s);
-  return t.stop;
+  return rc ? rc : gap__stats_tell(&s, fn, arg);
 }
 
 struct wanted {
