@@ -2,6 +2,8 @@
 #ifndef GAP_CLI_H
 #define GAP_CLI_H
 
+#include <getopt.h>
+
 /* The answer of a command, fit for scripts. */
 enum {
   EXIT_YES = 0,   /* done; the answer is yes */
@@ -12,11 +14,12 @@ enum {
 struct command {
   const char *name, *summary;
   const char *help;                  /* NULL: the command itself understands --help */
+  const struct option *options;      /* its long options; NULL: none */
   int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 
-extern const struct command command_replay, command_explain, command_report, command_plan, command_tune, command_diff, command_check,
-    command_convert, command_kv, command_demo, command_conf, command_info;
+extern const struct command command_replay, command_explain, command_report, command_plan, command_tune, command_diff,
+    command_check, command_convert, command_kv, command_top, command_metrics, command_demo, command_conf, command_info;
 
 /* How this program was called: argv[0] of main. */
 extern const char *program_path;

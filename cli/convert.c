@@ -128,4 +128,5 @@ static int run(int argc, char **argv) {
 const struct command command_convert = {.name = "convert",
                                         .summary = "a history in another format: pickle, RMM, MiniMalloc, Perfetto",
                                         .help = help,
+                                        .options = options,
                                         .run = run};

@@ -129,4 +129,4 @@ static int run(int argc, char **argv) {
 }
 
 const struct command command_diff = {
-    .name = "diff", .summary = "what changed between two histories, and what explains it?", .help = help, .run = run};
+    .name = "diff", .summary = "what changed between two histories, and what explains it?", .help = help, .options = options, .run = run};

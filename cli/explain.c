@@ -266,4 +266,5 @@ static int run(int argc, char **argv) {
 const struct command command_explain = {.name = "explain",
                                         .summary = "why was it refused, what fills the memory, what would have helped?",
                                         .help = help,
+                                        .options = options,
                                         .run = run};

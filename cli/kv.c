@@ -252,4 +252,8 @@ static int run(int argc, char **argv) {
   return usage_error("kv", "gapless kv replay TRACE, or gapless kv models; see gapless kv --help");
 }
 
-const struct command command_kv = {"kv", "serves a trace of requests with a KV cache, without a GPU", help, run};
+const struct command command_kv = {.name = "kv",
+                                   .summary = "serves a trace of requests with a KV cache, without a GPU",
+                                   .help = help,
+                                   .options = options,
+                                   .run = run};

@@ -9,9 +9,9 @@
 #include "gapless/tools.h"
 #include "nearest.h"
 
-static const struct command *const commands[] = {&command_replay, &command_explain, &command_report, &command_plan,
-                                                 &command_tune,   &command_diff,    &command_check,  &command_convert,
-                                                 &command_kv,     &command_demo,    &command_conf,   &command_info};
+static const struct command *const commands[] = {
+    &command_replay,  &command_explain, &command_report, &command_plan,    &command_tune, &command_diff, &command_check,
+    &command_convert, &command_kv,      &command_top,    &command_metrics, &command_demo, &command_conf, &command_info};
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 const char *program_path = "gapless";

@@ -172,4 +172,4 @@ static int run(int argc, char **argv) {
 }
 
 const struct command command_plan = {
-    .name = "plan", .summary = "where should each request of a repeating program lie?", .help = help, .run = run};
+    .name = "plan", .summary = "where should each request of a repeating program lie?", .help = help, .options = options, .run = run};

@@ -444,4 +444,5 @@ static int run(int argc, char **argv) {
 const struct command command_replay = {.name = "replay",
                                        .summary = "would a recorded program have fitted, and with which policy?",
                                        .help = help,
+                                       .options = options,
                                        .run = run};

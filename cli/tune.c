@@ -357,4 +357,4 @@ static int run(int argc, char **argv) {
 }
 
 const struct command command_tune = {
-    .name = "tune", .summary = "which settings need the least memory?", .help = help, .run = run};
+    .name = "tune", .summary = "which settings need the least memory?", .help = help, .options = options, .run = run};
