@@ -164,8 +164,6 @@ static const char *backend_word(gap_heap *heap) {
 }
 
 static void put_device(gap_heap *heap, int device, const struct gap__glance *glance, struct gap__sheet_device *out) {
-  out->is_busy = 0;
-  out->taken_ns = now_ns();
   out->card_free_bytes = glance->card_free_bytes;
   out->card_bytes = glance->card_bytes;
   memcpy(out->uuid, gap__heap_dev(heap, device)->caps.uuid, sizeof out->uuid);
@@ -203,6 +201,7 @@ static bool is_of(const struct gap__sheet_device *device, uint32_t heap, uint32_
 static bool publish_device(struct gap__sheet *sheet, gap_heap *heap, uint32_t number, int device, uint32_t index) {
   struct gap__sheet_device *made = (void *)sheet->made;
   struct gap__glance glance;
+  uint64_t before_ns = now_ns();
   int rc = gap__heap_glance(heap, device, &glance);
   if (rc && rc != GAP_ESTATE) return false;
   if (rc) {
@@ -213,6 +212,7 @@ static bool publish_device(struct gap__sheet *sheet, gap_heap *heap, uint32_t nu
     memset(made, 0, sheet->head->device_bytes - 8);
     made->heap = number;
     made->ordinal = (uint32_t)device;
+    made->taken_ns = before_ns;
     put_device(heap, device, &glance, made);
   }
   copy_out(sheet, index);
