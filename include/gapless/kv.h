@@ -78,7 +78,7 @@ typedef struct gap_kv_options {
   const uint32_t *windows; /* one a group: tokens that a token sees, itself included; 0: all.  KV pages that have left the window are freed.  NULL: all 0 */
   uint32_t sequences;      /* rows of a table, 1 to 65,536 */
   uint32_t tokens;         /* most of one sequence, 1 to 2^27 */
-  uint64_t bytes;          /* most device memory for KV pages: whole slabs of it are used, at least two */
+  uint64_t bytes;          /* most device memory for KV pages: whole slabs of it are used, at least two; less by gap_kv_resize */
   uint64_t host_bytes;     /* most pinned host memory for swapped sequences; taken as it is needed */
   gap_kv_sharing sharing;
   unsigned flags;       /* GAP_KV_NO_... */
@@ -247,6 +247,12 @@ typedef struct gap_kv_compaction {
 GAP_API int gap_kv_compact(gap_kv *kv, gap_kv_compaction *compaction);
 /* Gives all empty slabs back at once; by themselves they go when they have stayed empty from one gap_kv_flush to the next, but for a few.  `pages`, of 2 MiB, may be NULL. */
 GAP_API int gap_kv_trim(gap_kv *kv, uint64_t *pages);
+
+/* The size at run time.  From now on `bytes` of device memory at most are for KV pages: whole slabs, at least two, no more than `options.bytes`.  Growing takes nothing until it is
+ * needed.  Shrinking evicts unused KV pages, the first to go first, moves used ones as gap_kv_compact does, and gives slabs back to the heap; addresses stay as they are, so captured graphs
+ * stay valid.  GAP_EINVAL: out of range; GAP_ENOMEM: what is in use, pinned or leaving needs more: the limit holds all the same, for what is asked for from now on.
+ * Besides, the cache gives unused KV pages back by itself, slab by slab and without moving any, when the heap has no memory for others. */
+GAP_API int gap_kv_resize(gap_kv *kv, uint64_t bytes);
 
 /* ---- Looking ---- */
 

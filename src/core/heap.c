@@ -11,7 +11,8 @@
 
 const struct gap__policy *gap__heap_policy(enum gap__strategy strategy) {
   static const struct gap__policy *const table[GAP__STRATEGY_COUNT] = {
-      [GAP__STRATEGY_GAPLESS] = &gap__policy_gapless, [GAP__STRATEGY_CACHING] = &gap__policy_caching,
+      [GAP__STRATEGY_GAPLESS] = &gap__policy_gapless,
+      [GAP__STRATEGY_CACHING] = &gap__policy_caching,
       [GAP__STRATEGY_HEURISTIC] = &gap__policy_heuristic};
   return (unsigned)strategy < GAP__STRATEGY_COUNT ? table[strategy] : NULL;
 }
@@ -125,9 +126,46 @@ bool gap__heap_several_strategies(struct gap__device *dev) {
   return count > 1;
 }
 
+void gap__heap_add_relief(gap_heap *heap, struct gap__relief *relief) {
+  gap__lock(&heap->relief_lock);
+  relief->next = heap->reliefs;
+  heap->reliefs = relief;
+  gap__unlock(&heap->relief_lock);
+}
+
+void gap__heap_remove_relief(gap_heap *heap, struct gap__relief *relief) {
+  gap__lock(&heap->relief_lock);
+  struct gap__relief **at = &heap->reliefs;
+  while (*at && *at != relief) at = &(*at)->next;
+  if (*at) *at = relief->next;
+  gap__unlock(&heap->relief_lock);
+}
+
+/* What a request lacks, as far as can be told: all of it, where it should have been served. */
+static uint64_t shortage(gap_heap *heap, struct gap__device *dev, uint64_t bytes) {
+  struct gap__stats stats;
+  uint64_t free_bytes, total;
+  if (gap__heap_stats(heap, dev->ordinal, &stats) || gap__dev_mem_info(dev->dev, &free_bytes, &total)) return bytes;
+  uint64_t servable = (uint64_t)stats.largest_servable_bytes, card = free_bytes + (uint64_t)stats.idle_returnable_bytes;
+  if (card < servable) servable = card;
+  return bytes > servable ? bytes - servable : bytes;
+}
+
+/* What those give who hold blocks that they could do without. */
+static uint64_t ask_reliefs(gap_heap *heap, struct gap__device *dev, uint64_t bytes) {
+  uint64_t given = 0;
+  gap__lock(&heap->relief_lock);
+  if (heap->reliefs) bytes = shortage(heap, dev, bytes);
+  for (struct gap__relief *r = heap->reliefs; r && given < bytes; r = r->next)
+    given += r->give(r->arg, dev->ordinal, bytes - given);
+  gap__unlock(&heap->relief_lock);
+  return given;
+}
+
 bool gap__heap_last_resort(struct gap__device *dev, gap_stream stream, uint64_t bytes) {
+  uint64_t given = ask_reliefs(dev->heap, dev, bytes);
   uint64_t relieved = gap__heap_several_strategies(dev) ? relieve(dev) : 0;
-  if (relieved >= bytes) return true;
+  if (relieved >= bytes || given) return true;
   gap__lock(&dev->heap->lock);
   gap__oom_callback *callback = dev->heap->oom;
   void *arg = dev->heap->oom_arg;

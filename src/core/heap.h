@@ -172,6 +172,16 @@ void gap__heap_lend(gap_heap *, int device, bool on);
 int gap__heap_give(gap_heap *, int device, uint64_t bytes, struct gap__given *out);
 /* Takes over new values; the strategy of new blocks may change, old blocks stay where they are. */
 int gap__heap_configure(gap_heap *, const struct gap__conf *);
+/* Who holds blocks of the heap that he could do without: asked before the program is, in the requesting thread.  He gives `bytes` of a device back, or less, and says how much; he waits
+ * for no lock of his own without a limit, and requests nothing. */
+struct gap__relief {
+  uint64_t (*give)(void *arg, int device, uint64_t bytes);
+  void *arg;
+  struct gap__relief *next;
+};
+void gap__heap_add_relief(gap_heap *, struct gap__relief *);
+/* He is not asked any more when this has returned.  It may be nobody who was added. */
+void gap__heap_remove_relief(gap_heap *, struct gap__relief *);
 void gap__heap_set_oom_callback(gap_heap *, gap__oom_callback *, void *arg);
 /* Who hears events: the program, and the recorder of a trace. */
 enum gap__tap { GAP__TAP_PROGRAM, GAP__TAP_TRACE, GAP__TAP_COUNT };

@@ -1,6 +1,7 @@
 /* Regions of a heap: the strategy gapless serves them, whatever serves other requests. */
 #include "core/heap_region.h"
 
+#include "core/at.h"
 #include "core/heap_state.h"
 #include "core/region.h"
 
@@ -34,6 +35,29 @@ int gap__heap_region_commit(const struct gap__heap_region *region, uint64_t offs
     return GAP_EINVAL;
   int rc = pages_of(region->heap, region->device, &state);
   return rc ? rc : gap__region_commit(state, region->base + offset, bytes);
+}
+
+struct sought {
+  gap_addr at;
+  gap__chunk chunk; /* 0: none of one page */
+};
+
+static int note_chunk(void *arg, struct gap__dev *dev, gap_addr at, gap__chunk chunk, uint64_t bytes) {
+  struct sought *sought = arg;
+  (void)dev;
+  if (at == sought->at && bytes == GAP__PAGE) sought->chunk = chunk;
+  return 0;
+}
+
+int gap__heap_region_chunk(const struct gap__heap_region *region, uint64_t offset, gap__chunk *out) {
+  struct sought sought = {.at = region->base + offset};
+  struct gap__policy_state *state;
+  int rc = pages_of(region->heap, region->device, &state);
+  if (!rc) rc = gap__at_pieces(state, sought.at, note_chunk, &sought);
+  if (!rc && sought.chunk) rc = gap__at_keep(state, sought.at);
+  if (rc) return rc;
+  *out = sought.chunk;
+  return sought.chunk ? 0 : GAP_ENOTSUP;
 }
 
 void gap__heap_region_close(struct gap__heap_region *region) {

@@ -53,6 +53,8 @@ struct gap_heap {
   void (*client_free)(void *);
   struct heap_conf *confs; /* newest first; guarded by the lock */
   _Atomic(struct heap_pool *) pools[HEAP_POOL_BUCKETS];
+  struct gap__lock relief_lock; /* before every other lock; held while one of them gives */
+  struct gap__relief *reliefs;
   gap__oom_callback *oom; /* guarded by the lock, with its argument */
   void *oom_arg;
   struct heap_tap recorder;    /* hears without a lock; fixed while the heap is used */

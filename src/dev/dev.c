@@ -64,6 +64,12 @@ int gap__dev_set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
   CHECKED(dev, set_access, addr, bytes);
 }
 
+int gap__dev_set_read_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  ASSERT_PAGES(dev, bytes);
+  ASSERT_RANGE(dev, addr, bytes);
+  CHECKED(dev, set_read_access, addr, bytes);
+}
+
 int gap__dev_unmap(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
   ASSERT_PAGES(dev, bytes);
   ASSERT_RANGE(dev, addr, bytes);

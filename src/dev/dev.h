@@ -67,7 +67,7 @@ struct gap__dev_caps {
   X(stream_id) X(stream_capturing) X(stream_front) X(node_before) \
   X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
   X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await) \
-  X(module_load) X(module_unload) X(module_find) X(launch)
+  X(set_read_access) X(module_load) X(module_unload) X(module_find) X(launch)
 
 enum gap__dev_call {
 #define X(name) GAP__CALL_##name,
@@ -92,6 +92,7 @@ struct gap__dev_ops {
   int (*chunk_release)(struct gap__dev *, gap__chunk);
   int (*map)(struct gap__dev *, gap_addr, uint64_t bytes, gap__chunk);
   int (*set_access)(struct gap__dev *, gap_addr, uint64_t bytes); /* owner and all enabled peers */
+  int (*set_read_access)(struct gap__dev *, gap_addr, uint64_t bytes); /* optional: the same, and writes by these addresses are faults */
   int (*unmap)(struct gap__dev *, gap_addr, uint64_t bytes);      /* exactly one mapping; not every backend refuses more */
 
   /* Segments: one driver allocation, address and memory together (native policy; fallback without vmm). */
@@ -204,6 +205,7 @@ int gap__dev_chunk_create(struct gap__dev *, uint64_t bytes, enum gap__place, ga
 int gap__dev_chunk_release(struct gap__dev *, gap__chunk);
 int gap__dev_map(struct gap__dev *, gap_addr, uint64_t bytes, gap__chunk);
 int gap__dev_set_access(struct gap__dev *, gap_addr, uint64_t bytes);
+int gap__dev_set_read_access(struct gap__dev *, gap_addr, uint64_t bytes);
 int gap__dev_unmap(struct gap__dev *, gap_addr, uint64_t bytes);
 int gap__dev_segment_alloc(struct gap__dev *, uint64_t bytes, gap_addr *out);
 int gap__dev_segment_free(struct gap__dev *, gap_addr);

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include "kv/code.h"
+#include "kv/elastic.h"
 #include "kv/leave.h"
 #include "kv/pages.h"
 #include "kv/prefix.h"
@@ -60,13 +61,18 @@ int gap_kv_create(gap_heap *heap, const gap_kv_options *options, gap_kv **out) {
   if (!rc) choose_keys(kv);
   if (!rc) gap__kv_move_init(kv);
   if (!rc) rc = open_records(kv);
-  if (rc) gap_kv_destroy(kv);
-  else *out = kv;
-  return rc;
+  if (rc) {
+    gap_kv_destroy(kv);
+    return rc;
+  }
+  gap__kv_elastic_init(kv);
+  *out = kv;
+  return 0;
 }
 
 void gap_kv_destroy(gap_kv *kv) {
   if (!kv) return;
+  gap__kv_elastic_free(kv);
   if (kv->dev) {
     gap__kv_leaving_finish(kv);
     gap__kv_order(kv, kv->options.copy_stream, kv->options.stream);

@@ -175,7 +175,7 @@ static int compact(struct move *m, gap_kv_compaction *out) {
   return rc ? rc : gap__kv_flush(kv);
 }
 
-static int open_and_compact(struct gap_kv *kv, gap_kv_compaction *out) {
+int gap__kv_compact(struct gap_kv *kv, gap_kv_compaction *out) {
   struct move m = {.kv = kv,
                    .plan = gap__meta_map(kv->slab_count),
                    .order = gap__meta_map(kv->slab_count * sizeof(uint32_t)),
@@ -188,16 +188,14 @@ static int open_and_compact(struct gap_kv *kv, gap_kv_compaction *out) {
   return rc;
 }
 
-static uint32_t slabs_held(const struct gap_kv *kv) { return kv->slab_count - kv->bare_memory.count; }
-
 int gap_kv_compact(gap_kv *kv, gap_kv_compaction *c) {
   if (!kv || !c || c->size != sizeof *c) return GAP_EINVAL;
   gap__lock(&kv->lock);
   c->run_before = mean_run(kv);
-  c->slabs_before = slabs_held(kv);
-  int rc = open_and_compact(kv, c);
+  c->slabs_before = kv_slabs_held(kv);
+  int rc = gap__kv_compact(kv, c);
   uint32_t released = rc ? 0 : gap__kv_slabs_release(kv, UINT32_MAX);
-  c->slabs_after = slabs_held(kv);
+  c->slabs_after = kv_slabs_held(kv);
   c->pages_returned = released * (kv->slab_bytes >> GAP__PAGE_SHIFT);
   c->run_after = mean_run(kv);
   kv->stats.compactions += !rc;

@@ -50,7 +50,7 @@ static void reckon(const struct gap_kv *kv, gap_kv_stats *out) {
   out->bytes_tables = kv->tables_bytes + page;
   out->bytes_shared = w.entries + leaving > in_use ? (w.entries + leaving - in_use) * page : 0;
   out->bytes_host = kv->host_slabs_pinned * kv->slab_bytes;
-  out->kv_pages = kv->page_count - 1;
+  out->kv_pages = kv_capacity(kv) - 1;
   out->kv_pages_free = kv_free_pages(kv);
   out->kv_pages_cached = kv->cached;
   out->kv_pages_pinned = kv->cached - kv->cached_listed;

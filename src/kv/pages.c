@@ -79,7 +79,7 @@ int gap__kv_pages_ensure_slow(struct gap_kv *kv, uint32_t need) {
   gap__kv_leaving_poll(kv);
   if (need > (uint64_t)kv_free_pages(kv) + kv->cached_listed)
     return need <= (uint64_t)kv_free_pages(kv) + kv->cached_listed + kv->leaving_pages ? GAP_EAGAIN : GAP_ENOMEM;
-  while (kv->free.count < need && kv->bare_memory.count)
+  while (kv->free.count < need && kv_slabs_room(kv))
     if (commit(kv)) break; /* the heap has no more: the cache makes do */
   if (need > (uint64_t)kv->free.count + kv->cached_listed) return GAP_ENOMEM;
   gap__kv_expire(kv);

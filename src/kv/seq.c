@@ -217,7 +217,7 @@ static void prepare(struct gap_kv *kv, uint32_t seq) {
 int gap__kv_append(struct gap_kv *kv, const gap_kv_request *requests, uint32_t count) {
   uint64_t need;
   int rc = name_all(kv, requests, count, &need);
-  if (!rc && need > kv->page_count) rc = GAP_ENOMEM;
+  if (!rc && need > kv_capacity(kv)) rc = GAP_ENOMEM;
   if (!rc) rc = gap__kv_copies_room(kv, count * kv->options.group_count);
   if (!rc) rc = kv_pages_ensure(kv, (uint32_t)need);
   if (rc) {

@@ -89,7 +89,7 @@ static int count_slabs(struct gap_kv *kv) {
     wrong("there would be too many KV pages: larger ones are needed");
     return GAP_ELIMIT;
   }
-  kv->slab_count = (uint32_t)slabs;
+  kv->slab_count = kv->slab_limit = (uint32_t)slabs;
   kv->page_count = (uint32_t)slabs << kv->slab_shift;
   return 0;
 }

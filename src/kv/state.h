@@ -127,6 +127,8 @@ struct gap_kv {
   struct kv_page *pages;                   /* page_count, then one a level: the list's ends */
   struct kv_bits free, spare, bare_memory; /* KV pages; slabs: empty ones with memory, ones without */
   uint32_t *slab_used;
+  uint32_t slab_limit;         /* slabs that may have memory; there may be more after it was lowered */
+  struct gap__relief relief;
   uint32_t calls, spare_least; /* the fewest empty slabs since slabs were last given back */
   uint32_t cached_listed;      /* that may be evicted */
   uint32_t leaving_pages;      /* entries of those that are leaving */
@@ -204,9 +206,17 @@ static inline int32_t kv_id(const struct gap_kv *kv, uint32_t page) {
   return (int32_t)((page >> kv->slab_shift) * kv->id_slab + inside);
 }
 static inline uint64_t kv_layer_stride(const struct gap_kv *kv) { return kv->part_bytes << kv->slab_shift; }
+static inline uint32_t kv_slabs_held(const struct gap_kv *kv) { return kv->slab_count - kv->bare_memory.count; }
+/* Slabs that may still be taken from the heap. */
+static inline uint32_t kv_slabs_room(const struct gap_kv *kv) {
+  uint32_t held = kv_slabs_held(kv);
+  return held < kv->slab_limit ? kv->slab_limit - held : 0;
+}
 /* KV pages that could still be had without eviction, if the heap gives the memory. */
 static inline uint32_t kv_free_pages(const struct gap_kv *kv) {
-  return kv->free.count + (kv->bare_memory.count << kv->slab_shift);
+  return kv->free.count + (kv_slabs_room(kv) << kv->slab_shift);
 }
+/* KV pages that there may be, the null page included. */
+static inline uint32_t kv_capacity(const struct gap_kv *kv) { return kv->slab_limit << kv->slab_shift; }
 
 #endif

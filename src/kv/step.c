@@ -35,7 +35,7 @@ static bool is_hopeless(const struct gap_kv *kv, const struct kv_seq *s, uint32_
   uint64_t wanted = 0;
   uint32_t columns = kv_columns(kv, s->length + tokens);
   for (uint32_t g = 0; g < kv->options.group_count; g++) wanted += columns - s->first[g];
-  return wanted > kv->page_count - 1 - kv->bare_pages;
+  return wanted > kv_capacity(kv) - 1 - kv->bare_pages;
 }
 
 static int look_at(struct step *step, uint32_t i, uint32_t batch) {
@@ -102,7 +102,7 @@ static int enter(struct step *step, struct turn *turn) {
   uint32_t groups = kv->options.group_count, columns = kv_columns(kv, s->length + request_of(step, turn)->tokens);
   uint64_t need =
       (uint64_t)(columns - s->columns) * groups + (s->swapped ? gap__kv_swap_need(kv, turn->seq) + groups : 0);
-  uint64_t most = kv->page_count - 1 - kv->bare_pages;
+  uint64_t most = kv_capacity(kv) - 1 - kv->bare_pages;
   if (need > most) need = most; /* it shares, or has the cache for itself */
   uint64_t whole = s->dropped > columns ? s->dropped - columns : 0; /* it will want them again */
   uint64_t spare = (step->granted + whole) * (uint64_t)groups;

@@ -35,6 +35,9 @@ static inline void kv_copy_note(struct gap_kv *kv, uint32_t from, uint32_t to) {
 int gap__kv_copies_queue(struct gap_kv *);
 int gap__kv_flush(struct gap_kv *);
 
+/* compact.c: moves KV pages so that slabs empty; they are still the cache's. */
+int gap__kv_compact(struct gap_kv *, gap_kv_compaction *);
+
 /* Copies KV pages on a stream, in this order; neighbours that go to neighbours at once.  Both sides are slabs, from these addresses on. */
 int gap__kv_copy(struct gap_kv *, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count, gap_stream);
 

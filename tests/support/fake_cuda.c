@@ -438,12 +438,14 @@ static gap__cuda_result cuMemSetAccess(gap__cuda_addr addr, size_t bytes, const 
   uint64_t readers = 0;
   for (size_t i = 0; i < count; i++) {
     if (access[i].location.type != GAP__CU_MEM_LOCATION_TYPE_DEVICE || !is_device(access[i].location.id)) return miss();
-    if (access[i].flags != GAP__CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return miss();
+    if (access[i].flags != access[0].flags || !(access[i].flags & GAP__CU_MEM_ACCESS_FLAGS_PROT_READ)) return miss();
     readers |= (uint64_t)1 << access[i].location.id;
   }
   if (!(readers >> current()->device & 1)) return miss();
   fake.readers = readers;
-  return result_of(gap__dev_set_access(host_here(), addr, bytes));
+  bool writes = access[0].flags == GAP__CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return result_of(writes ? gap__dev_set_access(host_here(), addr, bytes)
+                          : gap__dev_set_read_access(host_here(), addr, bytes));
 }
 
 /* The descriptor's file holds the handle. */

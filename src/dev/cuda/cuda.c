@@ -31,6 +31,7 @@ static const struct gap__dev_ops all_ops = {
     .chunk_release = gap__cuda_chunk_release,
     .map = gap__cuda_map,
     .set_access = gap__cuda_set_access,
+    .set_read_access = gap__cuda_set_read_access,
     .unmap = gap__cuda_unmap,
     .segment_alloc = gap__cuda_segment_alloc,
     .segment_free = gap__cuda_segment_free,

@@ -39,23 +39,33 @@ int gap__cuda_map(struct gap__dev *dev, gap_addr addr, uint64_t bytes, gap__chun
 }
 
 /* The owner first, then every peer that was enabled: one call for all. */
-static size_t list_readers(struct cuda *cuda, struct gap__cuda_access out[1 + GAP__CUDA_PEERS_MAX]) {
+static size_t list_readers(struct cuda *cuda, unsigned flags, struct gap__cuda_access out[1 + GAP__CUDA_PEERS_MAX]) {
   size_t count = 1;
   out[0].location.id = cuda->dev.ordinal;
   for (uint64_t peers = atomic_load(&cuda->peers); peers; peers &= peers - 1)
     out[count++].location.id = __builtin_ctzll(peers);
   for (size_t i = 0; i < count; i++) {
     out[i].location.type = GAP__CU_MEM_LOCATION_TYPE_DEVICE;
-    out[i].flags = GAP__CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    out[i].flags = flags;
   }
   return count;
 }
 
-int gap__cuda_set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+static int open_to_all(struct gap__dev *dev, gap_addr addr, uint64_t bytes, unsigned flags) {
   struct cuda *cuda = cuda_of(dev);
   struct gap__cuda_access readers[1 + GAP__CUDA_PEERS_MAX];
-  size_t count = list_readers(cuda, readers);
+  size_t count = list_readers(cuda, flags, readers);
   RETURN_CALL(cuda, cuMemSetAccess, addr, bytes, readers, count);
+}
+
+int gap__cuda_set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  return open_to_all(dev, addr, bytes, GAP__CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+/* A driver that knows no such mappings of the card's memory says that the flag is wrong. */
+int gap__cuda_set_read_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  int rc = open_to_all(dev, addr, bytes, GAP__CU_MEM_ACCESS_FLAGS_PROT_READ);
+  return rc == GAP_EINVAL ? GAP_ENOTSUP : rc;
 }
 
 int gap__cuda_unmap(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {

@@ -156,6 +156,7 @@ static void drop_vmm(struct gap__dev_ops *ops) {
   ops->chunk_release = NULL;
   ops->map = NULL;
   ops->set_access = NULL;
+  ops->set_read_access = NULL;
   ops->unmap = NULL;
 }
 

@@ -84,6 +84,7 @@ static const struct gap__dev_ops ops = {
     .chunk_release = gap__host_chunk_release,
     .map = gap__host_map,
     .set_access = gap__host_set_access,
+    .set_read_access = gap__host_set_read_access,
     .unmap = gap__host_unmap,
     .segment_alloc = gap__host_segment_alloc,
     .segment_free = gap__host_segment_free,

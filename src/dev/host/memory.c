@@ -211,8 +211,8 @@ int gap__host_map(struct gap__dev *dev, gap_addr addr, uint64_t bytes, gap__chun
   return rc;
 }
 
-static int allow(struct host_mapping *mapping) {
-  if (mprotect(pointer(mapping->addr), mapping->bytes, PROT_READ | PROT_WRITE) != 0) return GAP_EDEVICE;
+static int allow(struct host_mapping *mapping, int access) {
+  if (mprotect(pointer(mapping->addr), mapping->bytes, access) != 0) return GAP_EDEVICE;
   mapping->accessible = true;
   return 0;
 }
@@ -223,7 +223,7 @@ static struct host_mapping *whole_mapping(struct host *host, gap_addr addr, gap_
   return whole ? mapping : NULL;
 }
 
-int gap__host_set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+static int set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes, int access) {
   struct host *host = host_of(dev);
   struct host_mapping *mapping;
   pthread_mutex_lock(&host->lock);
@@ -238,10 +238,18 @@ int gap__host_set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
   }
   for (gap_addr at = addr; rc == 0 && at < end; at += mapping->bytes) {
     mapping = whole_mapping(host, at, end);
-    rc = allow(mapping);
+    rc = allow(mapping, access);
   }
   pthread_mutex_unlock(&host->lock);
   return rc;
+}
+
+int gap__host_set_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  return set_access(dev, addr, bytes, PROT_READ | PROT_WRITE);
+}
+
+int gap__host_set_read_access(struct gap__dev *dev, gap_addr addr, uint64_t bytes) {
+  return set_access(dev, addr, bytes, PROT_READ);
 }
 
 static int drop_mapping(struct host *host, struct host_mapping *mapping) {
@@ -273,7 +281,7 @@ static int alloc_locked(struct host *host, uint64_t bytes, gap_addr *out) {
   gap_addr addr = 0;
   rc = reserve_window(host, bytes, GAP__PAGE, &addr);
   if (rc == 0) rc = add_mapping(host, addr, index, true);
-  if (rc == 0) rc = allow(gap__host_mapping_at(host, addr));
+  if (rc == 0) rc = allow(gap__host_mapping_at(host, addr), PROT_READ | PROT_WRITE);
   chunk->released = true; /* goes with its only mapping */
   if (rc == 0) {
     *out = addr;

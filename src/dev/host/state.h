@@ -112,6 +112,7 @@ int gap__host_chunk_create(struct gap__dev *, uint64_t bytes, enum gap__place, g
 int gap__host_chunk_release(struct gap__dev *, gap__chunk);
 int gap__host_map(struct gap__dev *, gap_addr, uint64_t bytes, gap__chunk);
 int gap__host_set_access(struct gap__dev *, gap_addr, uint64_t bytes);
+int gap__host_set_read_access(struct gap__dev *, gap_addr, uint64_t bytes);
 int gap__host_unmap(struct gap__dev *, gap_addr, uint64_t bytes);
 int gap__host_segment_alloc(struct gap__dev *, uint64_t bytes, gap_addr *out);
 int gap__host_segment_free(struct gap__dev *, gap_addr);

@@ -77,6 +77,7 @@ static const struct gap__dev_ops ops = {
     .chunk_release = gap__sim_chunk_release,
     .map = gap__sim_map,
     .set_access = gap__sim_set_access,
+    .set_read_access = gap__sim_set_access, /* there are no bytes */
     .unmap = gap__sim_unmap,
 };
 static const struct gap__dev_ops ops_without_vmm = {COMMON_OPS};
