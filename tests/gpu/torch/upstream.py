@@ -288,7 +288,8 @@ def write_json(path, results):
         return ending and {**ending._asdict(), "text": "" if ending.outcome == "ok" else ending.text[-6000:]}
 
     rows = [dict(r._asdict(), native=plain(r.native), gapless=plain(r.gapless)) for r in results]
-    pathlib.Path(path).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    pathlib.Path(path).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def read_json(path):
