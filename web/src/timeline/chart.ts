@@ -11,6 +11,7 @@ import { bytes } from "../units";
 import { drawMarks } from "./marks";
 import { type Along, positions, tickLabels } from "./scale";
 import { bandsOf, cumulated, type Stacking, swatchesOf } from "./stack";
+import { steps } from "./steps";
 
 const HEIGHT = 300;
 const POWERS = Array.from({ length: 52 }, (_, power) => 2 ** power);
@@ -34,8 +35,6 @@ export interface ChartHooks {
 export function topOf(panels: readonly Panel[]): number {
   return panels.reduce((most, { peak_held_bytes, peak_live_bytes }) => Math.max(most, peak_held_bytes ?? 0, peak_live_bytes), 1);
 }
-
-const steps = uPlot.paths.stepped!({ align: 1 });
 
 /** The bands come top first: each is filled to the bottom, and the next one covers what is not its own. */
 function seriesOf(panel: Panel, timeline: Timeline, manner: Manner, choice: Choice) {
