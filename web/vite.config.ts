@@ -56,8 +56,19 @@ function oneFile(): Plugin {
   };
 }
 
+/** While the page is worked on (npm run dev) it shows a sample: SAMPLE=streams npm run dev. */
+function sample(): Plugin {
+  const path = `samples/${process.env.SAMPLE ?? "oom"}.json`;
+  return {
+    name: "sample",
+    apply: "serve",
+    transformIndexHtml: (page) =>
+      page.replace('id="gapless-data">', (slot) => slot + readFileSync(path, "utf8").replaceAll("<", "\\u003c")),
+  };
+}
+
 export default defineConfig({
-  plugins: [oneFile()],
+  plugins: [sample(), oneFile()],
   build: {
     target: "es2022",
     outDir: process.env.GAP_WEB_OUT ?? "dist",

@@ -1,10 +1,11 @@
 // What the map says of a place: in the box beside the pointer, and aloud.
 
+import { ageAtLength } from "../age";
 import type { Arena, Moment, Panel } from "../data";
 import { type Child, el } from "../dom";
 import { categoryName } from "../palette";
 import { facts } from "../tooltip";
-import { bytes, count, duration, percent, plural } from "../units";
+import { bytes, count, percent, plural } from "../units";
 import { addressOf, type Place } from "./cells";
 
 export function arenaName(panel: Panel, arena: Arena): string {
@@ -16,12 +17,6 @@ export function arenaName(panel: Panel, arena: Arena): string {
 
 export const arenaFigures = (arena: Arena): string =>
   `${bytes(arena.bytes)} in ${plural(arena.segments, "segment")}, ${percent(arena.live_bytes, arena.bytes)} live`;
-
-export function ageOf(moment: Pick<Moment, "time_us" | "event">, bornEvent: number, bornUs: number, hasTimes: boolean): string {
-  if (bornEvent < 0) return "from before the first event";
-  const events = plural(moment.event - bornEvent, "event");
-  return hasTimes ? `${duration(moment.time_us - bornUs)} (${events})` : events;
-}
 
 const STATES = ["live", "pending: let go, another stream still uses it", "several blocks, drawn as one"];
 
@@ -52,7 +47,8 @@ export function placeBox(panel: Panel, moment: Moment, place: Place): Child[] {
   const title = el("p", { class: "tooltip-title", text: placeTitle(moment, place) });
   if (cell < 0) return [title, facts(["state", "idle: held, in no block"], ...where)];
   const merged = cells.blocks[cell]! > 1;
-  const age = merged ? null : ageOf(moment, cells.born_event[cell]!, cells.born_us[cell]!, panel.duration_us > 0);
+  const born = { event: cells.born_event[cell]!, us: cells.born_us[cell]! };
+  const age = merged ? null : ageAtLength(moment, born, panel.duration_us > 0);
   const state = STATES[cells.state[cell]!] ?? null;
   return [
     title,

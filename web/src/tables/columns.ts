@@ -1,9 +1,9 @@
 // The columns of the tables of blocks: how a cell reads, and how it sorts.
 
+import { age } from "../age";
 import type { Block, Moment, Panel } from "../data";
-import { ageOf } from "../map/words";
 import { categoryName } from "../palette";
-import { bytesAligned } from "../units";
+import { bytesAligned, count } from "../units";
 
 export interface Column {
   key: string;
@@ -14,55 +14,40 @@ export interface Column {
   order(block: Block): number | string;
 }
 
+type Words = (block: Block) => string;
+type Order = (block: Block) => number;
+
+const words = (key: string, title: string, text: Words): Column => ({ key, title, isNumber: false, text, order: text });
+const number = (key: string, title: string, text: Words, order: Order): Column => ({ key, title, isNumber: true, text, order });
+
 export function columnsOf(panel: Panel, moment: Moment): Column[] {
   const hasTimes = panel.duration_us > 0;
-  const age = ({ born_event, born_us }: Block) =>
-    born_event < 0 ? Number.MAX_SAFE_INTEGER : hasTimes ? moment.time_us - born_us : moment.event - born_event;
-  const stream = ({ stream: index }: Block) => panel.streams[index]?.name ?? "";
-  const columns: Column[] = [
-    {
-      key: "size",
-      title: "Size",
-      isNumber: true,
-      text: ({ bytes }) => bytesAligned(bytes),
-      order: ({ bytes }) => bytes,
-    },
-    {
-      key: "age",
-      title: "Age",
-      isNumber: true,
-      text: ({ born_event, born_us }) => (born_event < 0 ? "not known" : ageOf(moment, born_event, born_us, hasTimes).replace(/ \(.*/, "")),
-      order: age,
-    },
-    {
-      key: "born",
-      title: "From event",
-      isNumber: true,
-      text: ({ born_event }) => (born_event < 0 ? "–" : born_event.toLocaleString("en-US")),
-      order: ({ born_event }) => born_event,
-    },
-    {
-      key: "state",
-      title: "State",
-      isNumber: false,
-      text: ({ pending }) => (pending ? "pending" : "live"),
-      order: ({ pending }) => Number(pending),
-    },
-    {
-      key: "category",
-      title: "For",
-      isNumber: false,
-      text: ({ category }) => categoryName(category),
-      order: ({ category }) => category,
-    },
-    {
-      key: "site",
-      title: "Call site",
-      isNumber: false,
-      text: ({ site }) => panel.sites[site] ?? "",
-      order: ({ site }) => panel.sites[site] ?? "",
-    },
+  const born = ({ born_event, born_us }: Block) => ({ event: born_event, us: born_us });
+  const columns = [
+    number(
+      "size",
+      "Size",
+      ({ bytes }) => bytesAligned(bytes),
+      ({ bytes }) => bytes,
+    ),
+    // What was there before the first event is the oldest.
+    number(
+      "age",
+      "Age",
+      (block) => age(moment, born(block), hasTimes),
+      ({ born_event }) => -born_event,
+    ),
+    number(
+      "born",
+      "From event",
+      ({ born_event }) => (born_event < 0 ? "–" : count(born_event)),
+      ({ born_event }) => born_event,
+    ),
+    words("state", "State", ({ pending }) => (pending ? "pending" : "live")),
+    words("category", "For", ({ category }) => categoryName(category)),
   ];
-  if (panel.streams.length > 1) columns.splice(5, 0, { key: "stream", title: "Stream", isNumber: false, text: stream, order: stream });
+  if (panel.streams.length > 1) columns.push(words("stream", "Stream", ({ stream }) => panel.streams[stream]?.name ?? ""));
+  // The first site stands for blocks of which none is known.
+  if (panel.sites.length > 1) columns.push(words("site", "Call site", ({ site }) => panel.sites[site] ?? ""));
   return columns;
 }

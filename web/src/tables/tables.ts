@@ -50,7 +50,12 @@ export class TableView {
     const found = this.moment[this.#which].filter(pass);
     this.#order(found, columns);
     const seen = this.#all ? found : found.slice(0, ROWS_FIRST);
-    const table = el("table", "grid", this.#head(columns), el("tbody", {}, ...seen.flatMap((block) => this.#rows(block, columns))));
+    const table = el(
+      "table",
+      this.panel.sites.length > 1 ? "grid" : "grid compact",
+      this.#head(columns),
+      el("tbody", {}, ...seen.flatMap((block) => this.#rows(block, columns))),
+    );
     const total = this.moment[this.#which].length;
     const text = found.length === total ? plural(total, "block") : `${plural(found.length, "block")} of ${total}`;
     const more = found.length > seen.length && button(`Show all ${found.length}`, () => this.#showAll(), { class: "quiet" });

@@ -14,6 +14,7 @@ import { bandsOf, cumulated, type Stacking, swatchesOf } from "./stack";
 import { steps } from "./steps";
 
 const HEIGHT = 300;
+const RIGHT = 22; // half of the last label; the overview has the same in the style sheet
 const POWERS = Array.from({ length: 52 }, (_, power) => 2 ** power);
 
 export interface Manner {
@@ -101,7 +102,7 @@ export function makeChart(place: HTMLElement, panel: Panel, timeline: Timeline, 
   const options: uPlot.Options = {
     width: Math.max(200, place.clientWidth),
     height: HEIGHT,
-    padding: [34, 8, 0, 0],
+    padding: [34, RIGHT, 0, 0],
     legend: { show: false },
     scales: { x: { time: false }, y: { range: [0, (manner.ownTop ? topOf([panel]) : manner.top) * 1.04] } },
     axes: axes(manner.along),
