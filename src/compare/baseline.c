@@ -27,9 +27,7 @@ char *gap__baseline_json(const struct gap__figures_set *set) {
     json_object_set_new(figures, gap__figure_info((enum gap__figure)i)->name,
                         value_json((enum gap__figure)i, &set->at[i]));
   json_object_set_new(object, "figures", figures);
-  char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-  json_decref(object);
-  return text;
+  return gap__json_take(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }
 
 /* A file may say anything. */

@@ -120,9 +120,7 @@ char *gap__limits_json(const struct gap_limits *check, const struct gap__checked
   json_object_set_new(object, "contradictory", json_boolean(checked->figures.contradictory));
   json_object_set_new(object, "rules", rules);
   json_object_set_new(object, "figures", figures);
-  char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
-  json_decref(object);
-  return text;
+  return gap__json_take(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
 }
 
 /* ---- JUnit --------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* A comparison as one JSON object. */
 #include <jansson.h>
+#include <stdlib.h>
 
 #include "compare/diff.h"
 #include "trace/json_text.h"
@@ -88,8 +89,10 @@ char *gap__diff_json(const struct gap_diff *diff, uint32_t rows) {
   for (int cut = 0; cut < GAP__CUT_COUNT; cut++)
     json_object_set_new(object, gap__cut_name((enum gap__cut)cut), pairs(&diff->pairs[cut], rows));
   if (rows) json_object_set_new(object, "left_out", left_out(diff, rows));
+  bool failed = summary.failed;
   gap__text_free(&summary);
-  char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
-  json_decref(object);
-  return text;
+  char *text = gap__json_take(object, JSON_COMPACT | JSON_REAL_PRECISION(8));
+  if (!failed) return text;
+  free(text);
+  return NULL;
 }

@@ -41,7 +41,5 @@ char *gap__job_json(const struct gap__job *job) {
                              job->is_even, "why", gap__json_text(gap__text_str(&why)), "need_bytes", number(job->need),
                              "usual_bytes", number(job->usual), "excess_bytes", excess(job), "call_site", site(job));
   gap__text_free(&why);
-  char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-  json_decref(object);
-  return text;
+  return gap__json_take(object, JSON_COMPACT);
 }

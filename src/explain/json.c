@@ -14,8 +14,9 @@ static void put_some(json_t *object, const char *name, uint64_t value) {
   json_object_set_new(object, name, value ? number(value) : json_null());
 }
 
+/* NULL: the host has no memory. */
 static json_t *text_of(struct gap__text *text) {
-  json_t *string = gap__json_text(gap__text_str(text));
+  json_t *string = text->failed ? NULL : gap__json_text(gap__text_str(text));
   gap__text_free(text);
   return string;
 }
@@ -126,18 +127,22 @@ static json_t *process(const struct gap__subject *subject) {
   return object;
 }
 
+/* NULL: the host has no memory. */
 static json_t *questions(const struct gap__subject *subject) {
   json_t *array = json_array();
+  int rc = 0;
   for (uint32_t i = 0; i < GAP__QUESTIONS; i++) {
     struct gap__text answer = {0};
     gap__words_answer(subject, i, &answer);
     json_t *one = json_object();
     put(one, "number", i + 1);
     json_object_set_new(one, "question", json_string(gap__words_question(i)));
-    json_object_set_new(one, "answer", text_of(&answer));
+    rc |= json_object_set_new(one, "answer", text_of(&answer));
     json_array_append_new(array, one);
   }
-  return array;
+  if (rc == 0) return array;
+  json_decref(array);
+  return NULL;
 }
 
 static json_t *advice(const struct gap__subject *subject) {
@@ -186,7 +191,7 @@ char *gap__subject_json(const struct gap__subject *subject, const char *file) {
   put(object, "device", subject->device);
   put(object, "events", subject->history->devices[subject->device].event_count);
   json_object_set_new(object, "verdict", json_string(gap_explain_verdict_name(subject->verdict)));
-  json_object_set_new(object, "verdict_text", text_of(&verdict));
+  int rc = json_object_set_new(object, "verdict_text", text_of(&verdict));
   put_memory(object, subject);
   json_object_set_new(object, "refusal", refusal(subject));
   json_object_set_new(object, "categories", categories(subject));
@@ -196,9 +201,9 @@ char *gap__subject_json(const struct gap__subject *subject, const char *file) {
   json_object_set_new(object, "size", servable(subject));
   json_object_set_new(object, "process", process(subject));
   json_object_set_new(object, "completeness", complete(subject));
-  json_object_set_new(object, "questions", questions(subject));
+  rc |= json_object_set_new(object, "questions", questions(subject));
   json_object_set_new(object, "advice", subject->advised ? advice(subject) : json_null());
-  char *text = json_dumps(object, JSON_COMPACT);
+  if (rc == 0) return gap__json_take(object, JSON_COMPACT);
   json_decref(object);
-  return text;
+  return NULL;
 }

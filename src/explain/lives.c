@@ -108,9 +108,9 @@ int gap__lives_find(const struct gap__history *history, uint32_t device, struct 
   if (!rc) add_remaining(&finder, history, device, from->wrapped || from->event_count == 0);
   gap__map_free(&finder.open);
   if (rc) return rc;
-  gap__history_peaks(history, device, &lives->peak_bytes, &lives->peak_requested_bytes, &peak_event);
+  rc = gap__history_peaks(history, device, &lives->peak_bytes, &lives->peak_requested_bytes, &peak_event);
   lives->peak_event = (uint32_t)peak_event;
-  return 0;
+  return rc;
 }
 
 void gap__lives_free(struct gap__lives *lives) {

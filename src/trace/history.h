@@ -157,8 +157,9 @@ bool gap__history_tells_driver(const struct gap__history *, uint32_t device);
  * contradiction in *message and its event index in *event. */
 int gap__history_check(const struct gap__history *, uint32_t device, uint64_t *event, char **message);
 
-/* P: the peak over time of 512-byte-rounded sizes from alloc to free_completed; and of requested sizes to free_requested. */
-void gap__history_peaks(const struct gap__history *, uint32_t device, uint64_t *peak_live_bytes,
-                        uint64_t *peak_requested_live_bytes, uint64_t *peak_event);
+/* P: the peak over time of 512-byte-rounded sizes from alloc to free_completed; and of requested sizes to free_requested.
+ * 0 or GAP_ENOMETA. */
+int gap__history_peaks(const struct gap__history *, uint32_t device, uint64_t *peak_live_bytes,
+                       uint64_t *peak_requested_live_bytes, uint64_t *peak_event);
 
 #endif

@@ -17,6 +17,21 @@ json_t *gap__json_text(const char *text) {
   return string ? string : json_null();
 }
 
+static int add(const char *bytes, size_t count, void *arg) {
+  struct gap__text *text = arg;
+  gap__text_add_bytes(text, bytes, count);
+  return text->failed ? -1 : 0;
+}
+
+char *gap__json_take(json_t *document, size_t flags) {
+  struct gap__text text = {0};
+  int rc = document ? json_dump_callback(document, add, &text, flags) : -1;
+  json_decref(document);
+  if (rc == 0) return gap__text_take(&text);
+  gap__text_free(&text);
+  return NULL;
+}
+
 void gap__json_put(struct gap__output *out, const char *text) {
   struct gap__text clean = {0};
   gap__text_add_utf8(&clean, text, instead);

@@ -8,6 +8,8 @@
 
 /* NULL: null. */
 json_t *gap__json_text(const char *text);
+/* A document as text, malloc'ed; it is freed.  NULL: of NULL, or the host has no memory. */
+char *gap__json_take(json_t *, size_t flags);
 /* What stands between the quotation marks. */
 void gap__json_put(struct gap__output *, const char *text);
 

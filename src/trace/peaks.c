@@ -8,6 +8,7 @@ struct walk {
   struct gap__map live;                     /* address -> 2 x index of the alloc, + 1 once its free was requested */
   uint64_t now, before, peak, peak_event;   /* rounded, to free_completed; `now` counts modulo 2^64 */
   uint64_t asked, asked_before, asked_peak; /* requested sizes, to free_requested */
+  int rc;
 };
 
 static uint64_t rounded(uint64_t size) { return size ? (size + 511) & ~(uint64_t)511 : 512; }
@@ -30,7 +31,7 @@ static void on_alloc(struct walk *walk, uint64_t index) {
   const struct gap__hist_event *event = &walk->events[index];
   uint64_t note;
   if (gap__map_remove(&walk->live, event->addr, &note)) drop(walk, note);
-  if (gap__map_put(&walk->live, event->addr, index << 1)) return;
+  walk->rc |= gap__map_put(&walk->live, event->addr, index << 1);
   walk->now += rounded(event->size);
   walk->asked += event->size;
   raise_peaks(walk, index);
@@ -47,7 +48,7 @@ static void on_free_requested(struct walk *walk, uint64_t index) {
     walk->asked_before += event->size;
   }
   walk->asked -= event->size;
-  gap__map_put(&walk->live, event->addr, (known ? note : index << 1) | 1);
+  walk->rc |= gap__map_put(&walk->live, event->addr, (known ? note : index << 1) | 1);
 }
 
 static void on_free_completed(struct walk *walk, uint64_t index) {
@@ -75,11 +76,11 @@ static void add_untouched(struct walk *walk, const struct gap__history *history,
   }
 }
 
-void gap__history_peaks(const struct gap__history *history, uint32_t device, uint64_t *peak_live_bytes,
-                        uint64_t *peak_requested_live_bytes, uint64_t *peak_event) {
+int gap__history_peaks(const struct gap__history *history, uint32_t device, uint64_t *peak_live_bytes,
+                       uint64_t *peak_requested_live_bytes, uint64_t *peak_event) {
   const struct gap__hist_device *events = &history->devices[device];
   struct walk walk = {.events = events->events};
-  for (uint64_t i = 0; i < events->event_count; i++) {
+  for (uint64_t i = 0; !walk.rc && i < events->event_count; i++) {
     switch (events->events[i].action) {
       case GAP__ACT_ALLOC: on_alloc(&walk, i); break;
       case GAP__ACT_FREE_REQUESTED: on_free_requested(&walk, i); break;
@@ -92,4 +93,5 @@ void gap__history_peaks(const struct gap__history *history, uint32_t device, uin
   *peak_live_bytes = walk.peak + walk.before;
   *peak_requested_live_bytes = walk.asked_peak + walk.asked_before;
   *peak_event = walk.peak_event;
+  return walk.rc;
 }
