@@ -52,7 +52,7 @@ int gap__document_json(const struct gap__document *document, char **out) {
   put_diff(document, &emit);
   put_job(document, &emit);
   gap__emit_end(&emit, '}');
-  *out = gap__text_take(&emit.text);
-  if (!rc && !*out) rc = GAP_ENOMETA;
-  return rc;
+  if (rc) gap__text_free(&emit.text);
+  *out = rc ? NULL : gap__text_take(&emit.text);
+  return rc || *out ? rc : GAP_ENOMETA;
 }

@@ -1,4 +1,4 @@
-/* Readers, configuration and replay when the n-th piece of host memory is refused: an error that says so, or the same result;
+/* Readers, configuration, replay and report when the n-th piece of host memory is refused: an error that says so, or the same result;
  * nothing leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,11 +6,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "conf/conf.h"
 #include "gapless/convert.h"
+#include "gapless/report.h"
 #include "gapless/tools.h"
 #include "support/fault.h"
 
@@ -66,6 +68,21 @@ static void to_perfetto(const char *name, struct outcome *out) { convert_to("per
 
 static void replay_gapless(const char *name, struct outcome *out) { replay_with(GAP_POLICY_GAPLESS, name, out); }
 static void replay_native(const char *name, struct outcome *out) { replay_with(GAP_POLICY_NATIVE, name, out); }
+
+static void report(const char *name, struct outcome *out) {
+  gap_report_options options;
+  gap_report *report = NULL;
+  gap_report_defaults(&options);
+  options.no_what_if = 1;
+  out->rc = gap_report_new(&options, &report);
+  if (!out->rc) out->rc = gap_report_file(report, path_of(name), out->message, sizeof out->message);
+  if (!out->rc) out->rc = gap_report_make(report, NULL, NULL);
+  char *json = out->rc ? NULL : gap_report_json(report);
+  if (!out->rc && !json) out->rc = GAP_ENOMETA;
+  out->figure = json ? strlen(json) : 0;
+  free(json);
+  gap_report_free(report);
+}
 
 static void configure(const char *string, struct outcome *out) {
   struct gap__conf_set *set = gap__conf_new(), *copy = NULL;
@@ -139,6 +156,12 @@ static void replays(void **state) {
   torture(replay_native, "made/small.5.pickle");
 }
 
+static void reports(void **state) {
+  (void)state;
+  torture(report, "made/small.5.pickle");
+  torture(report, "ring.pickle.xz");
+}
+
 static void configurations(void **state) {
   (void)state;
   torture(configure, "max_memory:3GiB,roundup_power2_divisions:[256:1,512:2,>:8],strategy:gapless,unknown_key:5");
@@ -147,6 +170,7 @@ static void configurations(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(readers), cmocka_unit_test(conversions),
-                                     cmocka_unit_test(replays), cmocka_unit_test(configurations)};
+                                     cmocka_unit_test(replays), cmocka_unit_test(reports),
+                                     cmocka_unit_test(configurations)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
