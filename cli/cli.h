@@ -13,13 +13,16 @@ enum {
 
 struct command {
   const char *name, *summary;
-  const char *help;                  /* NULL: the command itself understands --help */
+  const char *help;                  /* in the form that usage.h reads */
   const struct option *options;      /* its long options; NULL: none */
   int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 
 extern const struct command command_replay, command_explain, command_report, command_plan, command_tune, command_diff,
     command_check, command_convert, command_kv, command_top, command_metrics, command_demo, command_conf, command_info;
+
+extern const struct command *const all_commands[]; /* main.c: in the order in which they are told */
+extern const int command_count;
 
 /* How this program was called: argv[0] of main. */
 extern const char *program_path;

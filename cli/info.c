@@ -54,6 +54,7 @@ const struct command command_info = {
     .summary = "what this machine can do; version, backends, cards that can be simulated",
     .help = "usage: gapless info [--json]\n\nPrints the version; what each card of this machine and its driver can do, "
             "found by trying it, and what is lost\n"
-            "where they cannot; the backends that are built in; the simulated cards.  --json: version and machine.\n",
+            "where they cannot; the backends that are built in; the simulated cards.\n\n"
+            "  --json  one JSON object: version and machine\n",
     .run = run,
 };

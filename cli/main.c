@@ -7,12 +7,15 @@
 
 #include "cli.h"
 #include "gapless/tools.h"
+#include "manual.h"
 #include "nearest.h"
 
-static const struct command *const commands[] = {
+const struct command *const all_commands[] = {
     &command_replay,  &command_explain, &command_report, &command_plan,    &command_tune, &command_diff, &command_check,
     &command_convert, &command_kv,      &command_top,    &command_metrics, &command_demo, &command_conf, &command_info};
-enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+enum { COMMAND_COUNT = sizeof all_commands / sizeof all_commands[0] };
+const int command_count = COMMAND_COUNT;
 
 const char *program_path = "gapless";
 
@@ -28,21 +31,22 @@ int usage_error(const char *command, const char *format, ...) {
 
 static const struct command *find_command(const char *name) {
   for (int i = 0; i < COMMAND_COUNT; i++)
-    if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    if (strcmp(all_commands[i]->name, name) == 0) return all_commands[i];
   return NULL;
 }
 
 static void print_overview(FILE *out) {
   fputs("gapless: a GPU memory manager without gaps\n\nusage: gapless COMMAND [ARGUMENTS]\n\n", out);
-  for (int i = 0; i < COMMAND_COUNT; i++) fprintf(out, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
-  fputs("  help     this, or the help of a command: gapless help COMMAND\n\n"
+  for (int i = 0; i < COMMAND_COUNT; i++) fprintf(out, "  %-8s %s\n", all_commands[i]->name, all_commands[i]->summary);
+  fputs("  help     this, or the help of a command: gapless help COMMAND\n"
+        "           gapless help --man [COMMAND]: its manual page; --completion bash|zsh|fish: for a shell\n\n"
         "exit codes: 0 the answer is yes; 1 it is no (did not fit, differs, bad value); 2 wrong usage or bad input\n",
         out);
 }
 
 static int unknown(const char *name) {
   const char *names[COMMAND_COUNT];
-  for (int i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i]->name;
+  for (int i = 0; i < COMMAND_COUNT; i++) names[i] = all_commands[i]->name;
   const char *near = nearest_name(name, names, COMMAND_COUNT);
   fprintf(stderr, "gapless: there is no command \"%s\"", name);
   if (near) fprintf(stderr, "; did you mean \"%s\"?", near);
@@ -50,12 +54,7 @@ static int unknown(const char *name) {
   return EXIT_USAGE;
 }
 
-static int command_help(const struct command *command) {
-  char name[32], option[] = "--help";
-  if (command->help) return fputs(command->help, stdout) < 0;
-  snprintf(name, sizeof name, "%s", command->name);
-  return command->run(2, (char *[]){name, option, NULL});
-}
+static int command_help(const struct command *command) { return fputs(command->help, stdout) < 0; }
 
 static int help(const char *name) {
   if (!name) {
@@ -85,6 +84,7 @@ static int dispatch(int argc, char **argv) {
   }
   const char *name = argv[1];
   if (strcmp(name, "--version") == 0) return printf("gapless %s\n", gap_version()) < 0;
+  if (strcmp(name, "help") == 0 && argc > 2 && argv[2][0] == '-') return manual_main(argc - 2, argv + 2);
   if (strcmp(name, "help") == 0) return help(argc > 2 ? argv[2] : NULL);
   if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return help(NULL);
   const struct command *command = find_command(name);

@@ -173,4 +173,5 @@ const struct command command_report = {
     .name = "report",
     .summary = "all of it on one page: what lay where and when, what else would have fitted",
     .help = help,
+    .options = options,
     .run = run};

@@ -9,7 +9,7 @@
 
 enum { EXIT_FINE = 0, EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 
-static const char usage[] =
+const char gap__conf_usage[] =
     "usage: gapless conf [STRING] [--json] [--strict] [--card SIZE] [--markdown] [--help]\n"
     "\n"
     "Shows what a configuration string means: every value in force, who set it, and what is wrong.\n"
@@ -94,7 +94,7 @@ int gap__conf_main(int argc, char **argv, FILE *out, FILE *err) {
   struct arguments arguments = {0};
   if (read_arguments(argc, argv, &arguments, err)) return EXIT_USAGE;
   if (arguments.help) {
-    fputs(usage, out);
+    fputs(gap__conf_usage, out);
     return EXIT_FINE;
   }
   if (arguments.markdown) {

@@ -14,6 +14,10 @@ DESTDIR=$here/stage silently cmake --install "$build" --prefix /opt/gapless
 [ -f "$here/stage/opt/gapless/include/gapless/gapless.h" ] || fail "DESTDIR is not honoured"
 [ ! -e "$here/usr/include/gapless/tools.h" ] || fail "tools.h is not for programs"
 [ ! -e "$here/usr/include/gapless/explain.h" ] || fail "explain.h is not for programs"
+for file in man/man1/gapless.1 man/man1/gapless-top.1 man/man5/gapless.conf.5 bash-completion/completions/gapless \
+  zsh/site-functions/_gapless fish/vendor_completions.d/gapless.fish gapless/grafana/gapless.json gapless/prometheus/gapless.rules.yml; do
+  [ -s "$here/usr/share/$file" ] || fail "share/$file is missing"
+done
 for header in "$here"/usr/include/gapless/*.h; do
   silently ${CC:-cc} -std=c99 -Wall -Wextra -Werror -fsyntax-only -x c -I "$here/usr/include" "$header"
 done
