@@ -9,7 +9,7 @@ const KEYS: [string, [string, string][]][] = [
       ["?", "this list"],
       ["/", "filter by text"],
       ["Tab, Shift+Tab", "next, previous control or chart"],
-      ["1 … 6", "jump to a section"],
+      ["1 … 7", "jump to a section"],
       ["d", "dark or light"],
       ["x", "clear the filters"],
     ],
@@ -18,9 +18,10 @@ const KEYS: [string, [string, string][]][] = [
     "Timeline",
     [
       ["← →", "move the cursor; with Shift by a tenth"],
+      ["Home, End", "first, last event"],
+      ["p  f", "go to the peak, the failure"],
       ["+ −", "zoom in, out"],
       ["[ ]", "pan"],
-      ["p  f", "go to the peak, the failure"],
       ["0", "all of it"],
     ],
   ],
@@ -68,7 +69,7 @@ export function makeHelp(): Help {
     el("div", "help-groups", ...KEYS.map(group)),
     el("p", {
       class: "note",
-      text: "With the mouse: drag in the timeline to zoom, drag in the map to pan; the wheel zooms a chart that has the focus, or any with Ctrl. Double-click shows all again.",
+      text: "With the mouse: drag in the timeline to zoom, in the strip below it or in the map to pan; the wheel zooms a chart that has the focus, or any with Ctrl. Double-click shows all again.",
     }),
   );
   element.addEventListener("click", (event) => event.target === element && element.close());

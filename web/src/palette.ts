@@ -68,3 +68,14 @@ export function swatchElement(swatch: Swatch): HTMLCanvasElement {
   canvas.setAttribute("aria-hidden", "true");
   return canvas;
 }
+
+/** Black or white, whichever can be read on a colour of the form #rrggbb. */
+export function legible(ground: string): string {
+  const [red, green, blue] = [1, 3, 5].map((at) => (Number.parseInt(ground.slice(at, at + 2), 16) / 255) ** 2.2) as [
+    number,
+    number,
+    number,
+  ];
+  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return light > 0.179 ? "#101214" : "#ffffff";
+}

@@ -51,7 +51,10 @@ export function patternTile(colour: string, ink: string, kind: number, scale: nu
   return canvas;
 }
 
-/** A pattern in device pixels: its lines stay fine on any screen. */
+/** A pattern in device pixels, also where the canvas is scaled: its lines stay fine on any screen. */
 export function pattern(context: CanvasRenderingContext2D, colour: string, ink: string, kind: number): CanvasPattern {
-  return context.createPattern(patternTile(colour, ink, kind, Math.max(1, Math.round(devicePixelRatio))), "repeat")!;
+  const tile = patternTile(colour, ink, kind, Math.max(1, Math.round(devicePixelRatio)));
+  const made = context.createPattern(tile, "repeat")!;
+  made.setTransform(new DOMMatrix().scale(1 / context.getTransform().a));
+  return made;
 }

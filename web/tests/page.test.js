@@ -428,6 +428,40 @@ describe("page", { skip }, () => {
     }
   });
 
+  /** @type {[string, (panel: import("../src/data.ts").Panel) => void][]} */
+  const odd = [
+    ["one event", (panel) => panel.timeline && shorten(panel.timeline, 1)],
+    [
+      "nothing live",
+      (panel) => Object.assign(panel.flame, { parent: [-1], frame: [-1], label: ["all"], bytes: [0], blocks: [0], category: [5] }),
+    ],
+    ["no flame", (panel) => Object.assign(panel.flame, { parent: [], frame: [], label: [], bytes: [], blocks: [], category: [] })],
+    ["no segments", (panel) => panel.moments.forEach(emptyMoment)],
+    [
+      "no memory at all",
+      (panel) =>
+        Object.assign(panel, { peak_live_bytes: 0, peak_held_bytes: 0, explain: { ...panel.explain, held_bytes: 0, live_bytes: 0 } }),
+    ],
+    ["held is not known", (panel) => panel.timeline && Object.assign(panel.timeline, { held_bytes: null })],
+    ["no times", (panel) => Object.assign(panel, { duration_us: 0 })],
+    ["a terabyte in a block", (panel) => Object.assign(panel.moments[0].largest[0], { bytes: 2 ** 40 })],
+    ["forty streams", (panel) => manyStreams(panel, 40)],
+    ["some results are missing", (panel) => Object.assign(panel.what_if, { policies: panel.what_if.policies.map(blank) })],
+  ];
+  for (const [what, change] of odd) {
+    test(`odd data: ${what}`, async () => {
+      const panel = structuredClone(a);
+      change(panel);
+      const path = writePage(TEMPLATE, makeReport([panel]), join(started.folder, "odd.html"));
+      await onPage(path, async (page) => {
+        assert.equal(await page.locator("main h2").count(), 6);
+        for (const key of ["End", "ArrowLeft", "+", "[", "0"]) await page.locator(".timeline-chart").press(key);
+        await page.locator(".chips button").first().click();
+        assert.doesNotMatch((await page.locator("main").textContent()) ?? "", /undefined|NaN|Infinity/);
+      });
+    });
+  }
+
   test("a snapshot without a history, stacks or replays", async () => {
     const bare = structuredClone(a);
     Object.assign(bare, { timeline: null, event_count: 0, duration_us: 0, peak_held_bytes: null, cap_bytes: null });
@@ -454,6 +488,29 @@ describe("page", { skip }, () => {
     });
   });
 });
+
+/** @param {import("../src/data.ts").Timeline} timeline @param {number} points */
+function shorten(timeline, points) {
+  for (const values of Object.values(timeline)) {
+    if (Array.isArray(values)) for (const list of Array.isArray(values[0]) ? values : [values]) list.length = points;
+  }
+}
+
+/** @param {import("../src/data.ts").WhatIfPolicy} policy */
+const blank = (policy) => ({ ...policy, results: policy.results.map(() => null) });
+
+/** @param {import("../src/data.ts").Moment} moment */
+function emptyMoment(moment) {
+  for (const table of [moment.rows, moment.cells]) for (const column of Object.values(table)) column.length = 0;
+  Object.assign(moment, { arenas: [], largest: [], oldest: [], segment_count: 0, block_count: 0, held_bytes: 0 });
+}
+
+/** @param {import("../src/data.ts").Panel} panel @param {number} count */
+function manyStreams(panel, count) {
+  panel.streams = Array.from({ length: count }, (_, i) => ({ id: `0x${i}`, name: `stream ${i}` }));
+  const { timeline } = panel;
+  if (timeline) timeline.by_stream = panel.streams.map((_, i) => (i ? timeline.live_bytes.map(() => 512) : timeline.live_bytes));
+}
 
 /** Runs in the page: text whose contrast with what is behind it is below that of WCAG AA. */
 function contrastFaults() {

@@ -1,10 +1,10 @@
 // Section: what changed from the first file to the second.
 
-import type { Diff, DiffPair, ReportData } from "../data";
+import { CATEGORIES, type Diff, type DiffPair, type ReportData } from "../data";
 import { el, fill } from "../dom";
 import { panelTitle } from "../pair";
 import { makeChoices } from "../section";
-import type { Store } from "../store";
+import type { Choice, Store } from "../store";
 import { bytes, bytesAligned, bytesDifference, count, duration } from "../units";
 
 type Lists = "call_sites" | "categories" | "streams" | "sizes" | "driver_calls";
@@ -73,13 +73,21 @@ function pairRow(pair: DiffPair, most: number, which: Lists): HTMLElement {
   );
 }
 
-function list(diff: Diff, which: Lists, text: string): HTMLElement {
-  const holds = (pair: DiffPair) => !text || pairName(pair).toLowerCase().includes(text);
+/** What a list's rows are decides which filters they know. */
+function filter(which: Lists, { text, categories, streams }: Choice): (pair: DiffPair) => boolean {
+  const name = ({ a_name, b_name }: DiffPair) => b_name ?? a_name ?? "";
+  if (which === "categories") return (pair) => !categories.size || [...categories].some((index) => CATEGORIES[index] === name(pair));
+  if (which === "streams") return (pair) => !streams.size || streams.has(name(pair));
+  return (pair) => !text || pairName(pair).toLowerCase().includes(text);
+}
+
+function list(diff: Diff, which: Lists, choice: Choice): HTMLElement {
+  const holds = filter(which, choice);
   const pairs = diff[which].filter(holds);
   if (!pairs.length)
     return el("p", {
       class: "note",
-      text: diff[which].length ? "None has the text of the filter." : "The files do not tell, or have none.",
+      text: diff[which].length ? "The filters leave none." : "The files do not tell, or have none.",
     });
   const most = pairs.reduce((largest, { change_bytes }) => Math.max(largest, Math.abs(change_bytes)), 0);
   const head = ["", "A", "", "B", "", "Change", ""].map((title) => el(title ? "th" : "td", { class: "number", text: title }));
@@ -104,7 +112,7 @@ function list(diff: Diff, which: Lists, text: string): HTMLElement {
 export function makeDiff(data: ReportData, diff: Diff, store: Store): HTMLElement {
   const place = el("div", "diff-list");
   let which: Lists = diff.call_sites.length ? "call_sites" : "categories";
-  const show = () => fill(place, list(diff, which, store.choice.text));
+  const show = () => fill(place, list(diff, which, store.choice));
   const choices = makeChoices(
     "Parts",
     LISTS.filter(([name]) => diff[name].length > 0),
@@ -114,7 +122,7 @@ export function makeDiff(data: ReportData, diff: Diff, store: Store): HTMLElemen
       show();
     },
   );
-  store.subscribe((_, changed) => changed.has("text") && show());
+  store.subscribe(show);
   show();
   const side = (letter: string, panel: number) =>
     el(

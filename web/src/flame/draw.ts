@@ -86,7 +86,7 @@ function drawBox(context: CanvasRenderingContext2D, scene: FlameScene, node: num
   const match = matches ? matches.of[node]! : 2;
   const isAll = node === 0;
   context.fillStyle = isAll ? look.root : match ? look.hues[panel.flame.category[node]!]! : look.dim;
-  context.globalAlpha = isAll ? 1 : match === 2 ? (matches ? 0.8 : 0.42) : match === 1 ? 0.2 : 1;
+  context.globalAlpha = isAll ? 1 : match === 2 ? 0.46 : match === 1 ? 0.16 : 1;
   context.fillRect(x, y, width, BOX_HEIGHT - 1);
   context.globalAlpha = 1;
   if (width > 28) drawText(context, scene, node, x, y, width);

@@ -82,7 +82,8 @@ export class FlameView {
     const matched = this.#matches ? `${bytes(this.#matches.bytes)} (${percent(this.#matches.bytes, whole)}) match. ` : "";
     const merged = flame.merged ? `${plural(flame.merged, "small node")} stand together as “other”. ` : "";
     const where = this.#focus ? `Zoomed to ${nodeName(this.panel, this.#focus)}, ${bytes(flame.bytes[this.#focus]!)}. ` : "";
-    this.#path.replaceChildren(`${matched}${where}${merged}`);
+    const streams = this.store.choice.streams.size ? "It cannot tell by streams. " : "";
+    this.#path.replaceChildren(`${matched}${where}${merged}${streams}`);
     if (this.#focus) this.#path.append(button("Show all", () => this.#zoom(0), { class: "quiet" }));
   }
 

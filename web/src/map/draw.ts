@@ -3,7 +3,7 @@
 
 import type { Moment, Panel } from "../data";
 import type { Matcher } from "../match";
-import { categorySwatches, token } from "../palette";
+import { categorySwatches, legible, token } from "../palette";
 import { pattern } from "../pattern";
 import { bytes } from "../units";
 import { cellsBetween, type Place } from "./cells";
@@ -27,7 +27,8 @@ export interface Look {
   panel: string;
   chunk: string;
   accent: string;
-  label: string;
+  /** Of the text on each of plain. */
+  labels: string[];
   sans: string;
 }
 
@@ -43,7 +44,7 @@ export function lookNow(context: CanvasRenderingContext2D): Look {
     panel: token("panel"),
     chunk: token("line-2"),
     accent: token("accent"),
-    label: "#14161a",
+    labels: swatches.map(({ colour }) => legible(colour)),
     sans: token("sans"),
   };
 }
@@ -122,7 +123,7 @@ function drawLabel(context: CanvasRenderingContext2D, scene: Scene, cell: number
   if (wide + 8 > width) return;
   context.fillStyle = scene.look.plain[scene.moment.cells.category[cell]!]!;
   context.fillRect(x + 2, y + 2, wide + 4, CELL_HEIGHT - 4);
-  context.fillStyle = scene.look.label;
+  context.fillStyle = scene.look.labels[scene.moment.cells.category[cell]!]!;
   context.fillText(text, x + 4, y + 10);
 }
 
