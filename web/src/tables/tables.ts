@@ -100,12 +100,12 @@ export class TableView {
         label,
       );
     });
-    return el("thead", {}, el("tr", {}, el("th", "unfold"), ...cells));
+    return el("thead", {}, el("tr", {}, el("td", "unfold"), ...cells));
   }
 
   #rows(block: Block, columns: Column[]): HTMLElement[] {
     const open = this.#open.has(block.address);
-    const unfold = button(open ? "▾" : "▸", () => this.#unfold(block), {
+    const unfold = button("", () => this.#unfold(block), {
       class: "unfold-button",
       attributes: {
         "aria-expanded": open,
