@@ -118,6 +118,27 @@ describe("page", { skip }, () => {
       assert.equal(await pixels(page, "#map canvas"), whole);
     }));
 
+  test("a map that is higher than its window scrolls, and is told apart there", async () => {
+    const panel = structuredClone(a);
+    panel.moments.forEach(manyArenas);
+    const path = writePage(TEMPLATE, makeReport([panel]), join(started.folder, "high.html"));
+    await onPage(path, async (page) => {
+      const top = await pixels(page, "#map canvas");
+      const scroller = page.locator(".map-scroll");
+      const { canvas, whole } = await scroller.evaluate((element) => ({
+        canvas: element.querySelector("canvas")?.clientHeight,
+        whole: element.scrollHeight,
+      }));
+      assert.ok(canvas && canvas <= 640 && whole > 4000, `${canvas} of ${whole}`);
+      await scroller.evaluate((element) => element.scrollTo(0, 4000));
+      assert.notEqual(await pixels(page, "#map canvas"), top);
+      await scroller.focus();
+      await page.keyboard.press("ArrowLeft"); // the last block
+      assert.ok((await scroller.evaluate((element) => element.scrollTop)) > 4000);
+      assert.match((await page.locator(".tooltip").textContent()) ?? "", /MiB/);
+    });
+  });
+
   test("the wheel scrolls the page until a chart has the focus", () =>
     onPage(one, async (page) => {
       await page.locator("#map").scrollIntoViewIfNeeded();
@@ -446,6 +467,7 @@ describe("page", { skip }, () => {
     ["no times", (panel) => Object.assign(panel, { duration_us: 0 })],
     ["a terabyte in a block", (panel) => Object.assign(panel.moments[0].largest[0], { bytes: 2 ** 40 })],
     ["forty streams", (panel) => manyStreams(panel, 40)],
+    ["an arena for each segment", (panel) => panel.moments.forEach(manyArenas)],
     ["some results are missing", (panel) => Object.assign(panel.what_if, { policies: panel.what_if.policies.map(blank) })],
   ];
   for (const [what, change] of odd) {
@@ -494,6 +516,13 @@ function shorten(timeline, points) {
   for (const values of Object.values(timeline)) {
     if (Array.isArray(values)) for (const list of Array.isArray(values[0]) ? values : [values]) list.length = points;
   }
+}
+
+/** @param {import("../src/data.ts").Moment} moment */
+function manyArenas(moment) {
+  const { rows } = moment;
+  moment.arenas = rows.bytes.map((bytes, i) => ({ ...moment.arenas[rows.arena[i]], segments: 1, bytes, live_bytes: rows.live_bytes[i] }));
+  rows.arena = rows.bytes.map((_, i) => i);
 }
 
 /** @param {import("../src/data.ts").WhatIfPolicy} policy */

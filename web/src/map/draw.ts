@@ -190,15 +190,9 @@ function drawSelected(context: CanvasRenderingContext2D, scene: Scene, strip: St
 }
 
 export function drawMap(context: CanvasRenderingContext2D, scene: Scene): void {
-  context.save();
-  context.beginPath();
-  context.rect(0, scene.top, scene.width, scene.bottom - scene.top);
-  context.clip(); // what is out of sight stays as it was
-  context.clearRect(0, scene.top, scene.width, scene.bottom - scene.top);
   drawHeadings(context, scene);
   const { strips } = scene.layout;
   const [first, end] = stripsBetween(strips, scene.top, scene.bottom);
   for (let i = first; i < end; i++) drawStrip(context, scene, strips[i]!);
   if (scene.selected) for (let i = first; i < end; i++) drawSelected(context, scene, strips[i]!, scene.selected);
-  context.restore();
 }

@@ -9,13 +9,15 @@ import { type Matcher, matcher } from "../match";
 import type { Store } from "../store";
 import { makeSurface, type Surface } from "../surface";
 import { hideTooltip, showTooltip } from "../tooltip";
-import { cellAtAddress, type Place, placeAt, rowOfCell } from "./cells";
+import { cellAtAddress, type Place, placeAt } from "./cells";
 import { CELL_HEIGHT, drawMap, type Look, lookNow } from "./draw";
-import { type Layout, LINE_HEIGHT, layOut, type Strip, stripsBetween } from "./layout";
+import { type Layout, LINE_HEIGHT, layOut, stripsBetween } from "./layout";
 import { makeRequest } from "./request";
+import { type Direction, nextBlock, nextLine, placeOf, stripOf } from "./walk";
 import { placeBox, placeSpoken } from "./words";
 
 const ZOOM_MOST = 1 << 16;
+const HEIGHT_MOST = 640; // as in the style sheet
 
 /** Powers of two.  A pinch comes as a wheel with Ctrl and small steps; a real wheel with Ctrl has large ones. */
 function wheelDelta({ deltaY, deltaMode, ctrlKey }: WheelEvent): number {
@@ -29,6 +31,9 @@ export class MapView {
     class: "map-scroll",
     attributes: { tabindex: 0, role: "application", "aria-roledescription": "address map" },
   });
+  /** As high as the whole map; the canvas in its window is only as high as what is in sight. */
+  #place = el("div", "map-place");
+  #window = el("div", "map-window");
   #surface: Surface;
   #look: Look | null = null;
   #layout: Layout;
@@ -45,20 +50,20 @@ export class MapView {
   ) {
     this.#layout = layOut(moment);
     this.#matcher = matcher(panel, store.choice);
-    const place = el("div", "map-place");
-    this.#scroller.append(place);
+    this.#place.append(this.#window);
+    this.#scroller.append(this.#place);
     this.#request = makeRequest(panel);
     this.element.append(this.#request.element, this.#scroller);
     this.#ofMoment();
     this.#surface = makeSurface(
-      place,
-      () => this.#layout.height + 4,
+      this.#window,
+      () => Math.min(HEIGHT_MOST, this.#height),
       (surface, resized) => this.#draw(surface, resized),
     );
     this.#scroller.addEventListener("scroll", () => this.#surface.redraw(), { passive: true });
     this.#scroller.addEventListener("keydown", (event) => this.#key(event));
     this.#scroller.addEventListener("blur", hideTooltip);
-    this.#listen(place);
+    this.#listen(this.#place);
   }
 
   show(moment: Moment): void {
@@ -82,12 +87,16 @@ export class MapView {
   /** Selects the block at an address and brings it into sight; false: it is in no row. */
   reveal(address: string): boolean {
     const cell = cellAtAddress(this.moment, address);
-    if (cell < 0) return false;
-    this.#select(cell);
-    return true;
+    if (cell >= 0) this.#choose(placeOf(this.moment, cell));
+    return cell >= 0;
+  }
+
+  get #height(): number {
+    return this.#layout.height + 4;
   }
 
   #ofMoment(): void {
+    this.#place.style.height = `${this.#height}px`;
     this.#request.show(this.moment);
     this.#request.scale(this.#layout.lineBytes / this.#transform.k);
     const { name, segment_count, block_count } = this.moment;
@@ -115,9 +124,12 @@ export class MapView {
         ]);
     }
     const top = this.#scroller.scrollTop;
-    const bottom = resized ? this.#layout.height + 4 : top + this.#scroller.clientHeight;
+    const { context, width, height } = surface;
     const bytesPerPixel = this.#bytesPerPixel();
-    drawMap(surface.context, {
+    context.clearRect(0, 0, width, height);
+    context.save();
+    context.translate(0, -top);
+    drawMap(context, {
       panel: this.panel,
       moment: this.moment,
       layout: this.#layout,
@@ -125,11 +137,12 @@ export class MapView {
       look: this.#look,
       from: -this.#transform.x * bytesPerPixel,
       bytesPerPixel,
-      width: surface.width,
-      top: resized ? 0 : top,
-      bottom,
+      width,
+      top,
+      bottom: top + height,
       selected: this.#selected,
     });
+    context.restore();
   }
 
   #listen(place: HTMLElement): void {
@@ -162,7 +175,7 @@ export class MapView {
   }
 
   #selection() {
-    return select<HTMLElement, unknown>(this.#surface.element.parentElement!);
+    return select<HTMLElement, unknown>(this.#place);
   }
 
   #reset(): void {
@@ -171,7 +184,7 @@ export class MapView {
 
   #placeAt(event: MouseEvent): Place | null {
     const { left, top } = this.#surface.element.getBoundingClientRect();
-    const y = event.clientY - top;
+    const y = event.clientY - top + this.#scroller.scrollTop;
     const bytesPerPixel = this.#bytesPerPixel();
     const x = (event.clientX - left - this.#transform.x) * bytesPerPixel;
     const { strips } = this.#layout;
@@ -223,70 +236,35 @@ export class MapView {
     };
   }
 
-  /** To the next block that the filters let through. */
-  #step(direction: 1 | -1): void {
-    const { cells, rows, arenas } = this.moment;
-    const passes = (cell: number) =>
-      this.#matcher.all ||
-      (this.#matcher.category(cells.category[cell]!) &&
-        this.#matcher.site(cells.site[cell]!) &&
-        this.#matcher.stream(arenas[rows.arena[rowOfCell(this.moment, cell)]!]!.stream));
-    const start = this.#selected?.cell ?? -1;
-    let cell = start < 0 ? (direction > 0 ? 0 : cells.bytes.length - 1) : start + direction;
-    while (cell >= 0 && cell < cells.bytes.length && !passes(cell)) cell += direction;
-    if (cell >= 0 && cell < cells.bytes.length) this.#select(cell);
+  #step(direction: Direction): void {
+    this.#choose(nextBlock(this.moment, this.#matcher, this.#selected?.cell ?? -1, direction));
   }
 
-  #line(direction: 1 | -1): void {
-    const strip = this.#selected && this.#stripOf(this.#selected);
-    if (!strip || !this.#selected) {
-      this.#step(direction);
-      return;
-    }
-    const x = strip.x + this.#selected.from - strip.from;
-    const { strips } = this.#layout;
-    let i = strips.indexOf(strip);
-    while (strips[i] && strips[i]!.y === strip.y) i += direction;
-    const y = strips[i]?.y;
-    if (y === undefined) return;
-    const [first, end] = stripsBetween(strips, y, y + 1);
-    let nearest = strips[first]!;
-    for (let j = first; j < end; j++) if (strips[j]!.x <= x) nearest = strips[j]!;
-    const offset = nearest.from + Math.min(Math.max(0, x - nearest.x), nearest.bytes - 1);
-    this.#choose(placeAt(this.moment, nearest.row, offset));
+  #line(direction: Direction): void {
+    if (this.#selected) this.#choose(nextLine(this.moment, this.#layout, this.#selected, direction));
+    else this.#step(direction);
   }
 
-  #select(cell: number): void {
-    const { offset_bytes, bytes } = this.moment.cells;
-    this.#choose({ row: rowOfCell(this.moment, cell), cell, from: offset_bytes[cell]!, bytes: bytes[cell]! });
-  }
-
-  #choose(place: Place): void {
+  #choose(place: Place | null): void {
+    if (!place) return;
     this.#selected = place;
     this.#intoSight(place);
     announce(placeSpoken(this.panel, this.moment, place));
-    const strip = this.#stripOf(place);
     if (document.activeElement !== this.#scroller) return;
     const { left, top } = this.#surface.element.getBoundingClientRect();
-    showTooltip(left + this.#selectedX(), top + strip.y + LINE_HEIGHT, ...placeBox(this.panel, this.moment, place));
-  }
-
-  #stripOf(place: Place): Strip {
-    const { strips, firstOfRow } = this.#layout;
-    let i = firstOfRow[place.row]!;
-    while (strips[i + 1]?.row === place.row && strips[i + 1]!.from <= place.from) i++;
-    return strips[i]!;
+    const below = stripOf(this.#layout, place).y - this.#scroller.scrollTop + LINE_HEIGHT;
+    showTooltip(left + this.#selectedX(), top + below, ...placeBox(this.panel, this.moment, place));
   }
 
   #selectedX(): number {
     if (!this.#selected) return this.#surface.width / 2;
-    const strip = this.#stripOf(this.#selected);
+    const strip = stripOf(this.#layout, this.#selected);
     const middle = strip.x + this.#selected.from - strip.from + this.#selected.bytes / 2;
     return Math.min(this.#surface.width, Math.max(0, this.#transform.x + middle / this.#bytesPerPixel()));
   }
 
   #intoSight(place: Place): void {
-    const strip = this.#stripOf(place);
+    const strip = stripOf(this.#layout, place);
     const top = this.#scroller.scrollTop;
     const low = strip.y + LINE_HEIGHT - this.#scroller.clientHeight;
     this.#scroller.scrollTop = Math.max(Math.min(top, strip.y - LINE_HEIGHT), low);
