@@ -170,6 +170,28 @@ static void held_and_needed_bytes_are_those_of_the_events(void **state) {
   }
 }
 
+/* Where a file hands an address out twice the second block takes the place of the first. */
+static void an_address_handed_out_twice_counts_once(void **state) {
+  static const char text[] = "{\"trace\":[[\"alloc\",65536,1024,0],[\"alloc\",65536,3072,0],[\"alloc\",131072,512,0],"
+                             "[\"free_requested\",65536,3072,0],[\"free_completed\",65536,3072,0]]}";
+  static const uint64_t live[] = {1024, 3072, 3584, 3584, 512}, needed[] = {1024, 3072, 3584, 512, 512};
+  struct gap__subject *subject = calloc(1, sizeof *subject);
+  char *message;
+  (void)state;
+  gap_explain_defaults(&subject->options);
+  if (gap__history_read_memory(text, sizeof text - 1, &subject->history, &message)) fail_msg("%s", message);
+  assert_int_equal(gap__subject_study(subject), 0);
+  assert_int_equal(subject->honest.contradictions, 1);
+  struct gap__panel *panel = panel_of(subject, gap__panel_limits(1, 3));
+  assert_int_equal(panel->timeline.count, 5);
+  for (uint32_t i = 0; i < 5; i++) {
+    assert_int_equal(panel->timeline.points[i].live, live[i]);
+    assert_int_equal(panel->timeline.points[i].needed, needed[i]);
+    assert_int_equal(panel->timeline.points[i].pending, i == 3 ? 3072 : 0);
+  }
+  close_panel(panel);
+}
+
 /* ---- moments ------------------------------------------------------------------------------------------------------- */
 
 static void expect_moment_sums(const struct gap__moment *moment) {
@@ -540,6 +562,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(timelines_keep_the_envelope),
       cmocka_unit_test(held_and_needed_bytes_are_those_of_the_events),
+      cmocka_unit_test(an_address_handed_out_twice_counts_once),
       cmocka_unit_test(maps_show_what_lives),
       cmocka_unit_test(maps_are_merged_until_they_fit),
       cmocka_unit_test(the_largest_and_the_oldest_come_first),
