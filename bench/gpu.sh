@@ -13,7 +13,7 @@ out=$build/results
 cc=${CC:-cc}
 cuda=${CUDA_HOME:-/usr/local/cuda}
 flags=(-std=gnu17 -O2 -g1 -DNDEBUG -fno-omit-frame-pointer -fvisibility=hidden -Wall -Wextra -Wno-sign-conversion
-  -D_GNU_SOURCE -DGAP_BUILD -Iinclude -Isrc -Itests)
+  -D_GNU_SOURCE -DGAP_BUILD -Iinclude -Isrc -Itests "-DGAP_REPORT_PAGE=\"$PWD/web/dist/report.html\"")
 libs=(-lpthread -ldl -lm)
 passed=0 failed=0 skipped=0
 seconds=20 # of the parts `threads` and `convert`

@@ -1,11 +1,13 @@
 /* The page's bytes, as the assembler finds them; a build without the file has none. */
 #include "report/page.h"
 
-#ifndef GAP_REPORT_PAGE
-#define GAP_REPORT_PAGE "web/dist/report.html" /* from where the compiler is called */
+#ifdef GAP_REPORT_PAGE /* the path of the built page */
+#define HAS_PAGE __has_include(GAP_REPORT_PAGE)
+#else
+#define HAS_PAGE 0
 #endif
 
-#if __has_include(GAP_REPORT_PAGE)
+#if HAS_PAGE
 
 __asm__(".section .rodata\n"
         ".global gap__page_begin\n"
