@@ -2,12 +2,12 @@
 #include "report/page.h"
 
 #ifdef GAP_REPORT_PAGE /* the path of the built page */
-#define HAS_PAGE __has_include(GAP_REPORT_PAGE)
-#else
-#define HAS_PAGE 0
+#if __has_include(GAP_REPORT_PAGE)
+#define HAS_PAGE
+#endif
 #endif
 
-#if HAS_PAGE
+#ifdef HAS_PAGE
 
 __asm__(".section .rodata\n"
         ".global gap__page_begin\n"
