@@ -29,6 +29,7 @@ static const char help[] =
     "                minimalloc  MiniMalloc's blocks                              .minimalloc.csv\n"
     "                perfetto    for ui.perfetto.dev; cannot be read back         .perfetto.json .trace.json\n"
     "  --device N    this device only; json, rmm and minimalloc hold one: default: the first with events\n"
+    "  --blocks SIZE  perfetto: only blocks of SIZE and more become events, and their lives slices; default: all\n"
     "  --formats     list the formats\n"
     "  --json        one JSON object about the conversion\n"
     "  --quiet       no progress bar, no line about the conversion\n"
@@ -40,19 +41,29 @@ struct request {
   bool formats, json, quiet;
 };
 
-enum { OPT_TO = 256, OPT_DEVICE, OPT_FORMATS, OPT_JSON, OPT_QUIET };
+enum { OPT_TO = 256, OPT_DEVICE, OPT_BLOCKS, OPT_FORMATS, OPT_JSON, OPT_QUIET };
 
 static const struct option options[] = {
-    {"to", required_argument, NULL, OPT_TO},     {"device", required_argument, NULL, OPT_DEVICE},
-    {"formats", no_argument, NULL, OPT_FORMATS}, {"json", no_argument, NULL, OPT_JSON},
-    {"quiet", no_argument, NULL, OPT_QUIET},     {NULL, 0, NULL, 0},
+    {"to", required_argument, NULL, OPT_TO},
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"blocks", required_argument, NULL, OPT_BLOCKS},
+    {"formats", no_argument, NULL, OPT_FORMATS},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"quiet", no_argument, NULL, OPT_QUIET},
+    {NULL, 0, NULL, 0},
 };
+
+static int parse_blocks(const char *text, uint64_t *out) {
+  if (gap__text_parse_size(text, strlen(text), out) == 0 && *out) return 0;
+  return usage_error("convert", "--blocks %s: a size is wanted (1MiB)", text);
+}
 
 static int parse_option(void *arg, int option, const char *value) {
   struct request *request = arg;
   switch (option) {
     case OPT_TO: request->options.to = value; return 0;
     case OPT_DEVICE: return parse_device("convert", value, &request->options.device);
+    case OPT_BLOCKS: return parse_blocks(value, &request->options.blocks_from);
     case OPT_FORMATS: request->formats = true; return 0;
     case OPT_JSON: request->json = true; return 0;
     case OPT_QUIET: request->quiet = true; return 0;

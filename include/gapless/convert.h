@@ -27,6 +27,7 @@ typedef struct gap_convert_options {
   size_t size;              /* sizeof(gap_convert_options) */
   const char *to;           /* the name of a format; NULL: by the ending of the output's name */
   int64_t device;           /* -1: all; for a format of one device the first with events */
+  uint64_t blocks_from;     /* perfetto: only blocks of so many bytes become events, each with its life as a slice; 0: all, without lives */
   gap_progress_fn progress; /* may be NULL: bytes read, then events written */
   void *progress_arg;
 } gap_convert_options;

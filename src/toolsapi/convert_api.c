@@ -53,6 +53,7 @@ static int write_out(const struct gap__history *history, const char *out, const 
   struct gap__output output;
   struct gap__writing writing = {.history = history,
                                  .device = (uint32_t)(result->device < 0 ? 0 : result->device),
+                                 .blocks_from = options->blocks_from,
                                  .out = &output,
                                  .progress = options->progress,
                                  .progress_arg = options->progress_arg};

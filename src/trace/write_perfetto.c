@@ -1,10 +1,11 @@
 /* The JSON form of traces that ui.perfetto.dev and chrome://tracing open.  A device is a process: counters of live, held and idle bytes, a
  * thread for each stream with its allocations, frees and driver calls, one for the program's marks.  Where a history has no times an event
- * takes a microsecond. */
+ * takes a microsecond.  With `blocks_from` smaller blocks are counted and not drawn, and the lives of the others are slices. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
+#include "base/text.h"
 #include "gapless/gapless.h"
 #include "trace/formats.h"
 #include "trace/json_text.h"
@@ -164,14 +165,53 @@ static int put_event(struct course *course, const struct gap__hist_event *event,
   return 0;
 }
 
+/* ---- lives ------------------------------------------------------------------------------------------------------------ */
+
+static bool is_of_block(const struct gap__hist_event *event) {
+  return event->action == GAP__ACT_ALLOC || event->action == GAP__ACT_FREE_REQUESTED ||
+         event->action == GAP__ACT_FREE_COMPLETED;
+}
+
+/* The size of the block that an event is about; a free may not say it. */
+static uint64_t block_size(const struct course *course, const struct gap__hist_event *event) {
+  uint64_t size = event->size;
+  if (event->action != GAP__ACT_ALLOC) gap__map_get(&course->live, event->addr, &size);
+  return size;
+}
+
+/* Blocks overlap, so their lives are no slices of a thread: each has a track of its own among those of its stream. */
+static int put_life(struct course *course, const struct gap__hist_event *event, uint64_t size, long long time) {
+  uint64_t thread, unused;
+  bool begins = event->action == GAP__ACT_ALLOC;
+  char text[GAP__TEXT_BYTES];
+  if (event->action == GAP__ACT_FREE_REQUESTED) return 0;
+  if (!begins && !gap__map_get(&course->live, event->addr, &unused)) return 0; /* from before the first event */
+  int rc = thread_of(course, event->stream, &thread);
+  if (rc) return rc;
+  begin(course);
+  gap__output_print(
+      course->out,
+      "{\"ph\":\"%c\",\"cat\":\"block\",\"id\":\"%#llx\",\"pid\":%u,\"tid\":%llu,\"ts\":%lld,\"name\":\"%s\"}",
+      begins ? 'b' : 'e', (unsigned long long)event->addr, course->number, (unsigned long long)thread, time,
+      gap__text_size(size, text));
+  return 0;
+}
+
+/* All that is drawn of an event, before it is counted. */
+static int draw(struct course *course, const struct gap__hist_event *event, long long time) {
+  uint64_t from = course->writing->blocks_from, size = block_size(course, event);
+  if (event->action == GAP__ACT_SNAPSHOT || (from && is_of_block(event) && size < from)) return 0;
+  int rc = from && is_of_block(event) ? put_life(course, event, size, time) : 0;
+  return rc ? rc : put_event(course, event, time);
+}
+
 /* One counter record for each time: events of the same microsecond make one. */
 static int put_events(struct course *course) {
   const struct gap__hist_device *device = course->device;
   int rc = 0;
   for (uint64_t i = 0; !rc && i < device->event_count; i++) {
-    rc = note_event(course, &device->events[i]);
-    if (!rc && device->events[i].action != GAP__ACT_SNAPSHOT)
-      rc = put_event(course, &device->events[i], time_at(course, i));
+    rc = draw(course, &device->events[i], time_at(course, i));
+    if (!rc) rc = note_event(course, &device->events[i]);
     if (i + 1 == device->event_count || time_at(course, i + 1) != time_at(course, i))
       put_counters(course, time_at(course, i));
     gap__writing_step(course->writing);

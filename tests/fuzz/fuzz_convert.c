@@ -6,9 +6,10 @@
 #include "fuzz.h"
 #include "trace/formats.h"
 
-static struct gap__text written(const struct gap__history *history, const struct gap__format *format) {
+static struct gap__text written_from(const struct gap__history *history, const struct gap__format *format,
+                                     uint64_t blocks_from) {
   struct gap__output output;
-  struct gap__writing writing = {.history = history, .out = &output};
+  struct gap__writing writing = {.history = history, .out = &output, .blocks_from = blocks_from};
   struct gap__text text = {0};
   uint64_t bytes;
   char *message = NULL;
@@ -17,6 +18,10 @@ static struct gap__text written(const struct gap__history *history, const struct
   FUZZ_CHECK(gap__output_close(&output, format->write(&writing), &bytes, &message) == 0);
   FUZZ_CHECK(!text.failed && text.length == bytes);
   return text;
+}
+
+static struct gap__text written(const struct gap__history *history, const struct gap__format *format) {
+  return written_from(history, format, 0);
 }
 
 static bool same_event(const struct gap__hist_event *a, const struct gap__hist_event *b) {
@@ -59,8 +64,8 @@ static bool is_utf8(const struct gap__history *history) {
   return true;
 }
 
-static void check_json(const struct gap__history *history, const char *name) {
-  struct gap__text text = written(history, gap__format_named(name));
+static void check_json(const struct gap__history *history, const char *name, uint64_t blocks_from) {
+  struct gap__text text = written_from(history, gap__format_named(name), blocks_from);
   json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
   FUZZ_CHECK(root != NULL || !is_utf8(history));
   json_decref(root);
@@ -75,8 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   if (rc) return 0;
   check_pickle(history);
   if (history->device_count) {
-    check_json(history, "json");
-    check_json(history, "perfetto");
+    check_json(history, "json", 0);
+    check_json(history, "perfetto", 0);
+    check_json(history, "perfetto", 4096);
   }
   const struct gap__format *format;
   for (uint32_t i = 0; history->device_count && (format = gap__format_at(i)) != NULL; i++) {

@@ -37,18 +37,23 @@ static struct gap__history *read_text(const void *bytes, size_t length) {
 }
 
 /* In the named format; to be freed. */
-static struct gap__text written(const struct gap__history *history, const char *to, enum gap__encoding encoding) {
+static struct gap__text written_from(const struct gap__history *history, const char *to, enum gap__encoding encoding,
+                                     uint64_t blocks_from) {
   const struct gap__format *format = gap__format_named(to);
   struct gap__output output;
   struct gap__text text = {0};
   uint64_t bytes;
   char *message = NULL;
-  struct gap__writing writing = {.history = history, .out = &output};
+  struct gap__writing writing = {.history = history, .out = &output, .blocks_from = blocks_from};
   assert_int_equal(gap__output_open(&output, NULL, encoding, &message), 0);
   output.sink = &text;
   assert_int_equal(gap__output_close(&output, format->write(&writing), &bytes, &message), 0);
   assert_true(!text.failed && text.length == bytes);
   return text;
+}
+
+static struct gap__text written(const struct gap__history *history, const char *to, enum gap__encoding encoding) {
+  return written_from(history, to, encoding, 0);
 }
 
 static struct gap__history *through(const struct gap__history *history, const char *to) {
@@ -388,7 +393,7 @@ static void blocks_of_a_csv_file_become_a_history(void **state) {
 
 struct counters {
   json_int_t most_live, most_held, last_live, last_held, last_ts;
-  size_t allocs, refusals, marks;
+  size_t allocs, refusals, marks, begun, ended, others;
 };
 
 static void count_record(const json_t *record, struct counters *counters) {
@@ -398,6 +403,9 @@ static void count_record(const json_t *record, struct counters *counters) {
   assert_non_null(kind);
   counters->marks += *kind == 'B' || *kind == 'E';
   counters->allocs += *kind == 'i' && strcmp(name, "alloc") == 0;
+  counters->begun += *kind == 'b';
+  counters->ended += *kind == 'e';
+  counters->others += *kind == 'i' && !strstr("alloc free_requested free_completed", name);
   counters->refusals += *kind == 'i' && strcmp(name, "oom") == 0;
   if (*kind != 'C') return;
   counters->last_live = json_integer_value(json_object_get(args, "live"));
@@ -409,8 +417,8 @@ static void count_record(const json_t *record, struct counters *counters) {
   counters->last_ts = json_integer_value(json_object_get(record, "ts"));
 }
 
-static struct counters counters_of(const struct gap__history *history) {
-  struct gap__text text = written(history, "perfetto", GAP__ENC_PLAIN);
+static struct counters counters_from(const struct gap__history *history, uint64_t blocks_from) {
+  struct gap__text text = written_from(history, "perfetto", GAP__ENC_PLAIN, blocks_from);
   struct counters counters = {0};
   json_error_t error;
   json_t *root = json_loadb(text.bytes, text.length, JSON_REJECT_DUPLICATES, &error), *record;
@@ -420,6 +428,27 @@ static struct counters counters_of(const struct gap__history *history) {
   json_decref(root);
   gap__text_free(&text);
   return counters;
+}
+
+static struct counters counters_of(const struct gap__history *history) { return counters_from(history, 0); }
+
+/* Small blocks are counted and not drawn; of the others each life begins once, and ends when the block is free. */
+static void lives_of_large_blocks_are_drawn(void **state) {
+  const uint64_t from = 64 << 20;
+  (void)state;
+  struct gap__history *history = read_file("oom.pickle.xz");
+  struct counters all = counters_of(history), large = counters_from(history, from);
+  size_t begun = 0, refusals = 0;
+  for (uint64_t i = 0; i < history->devices[0].event_count; i++) {
+    const struct gap__hist_event *event = &history->devices[0].events[i];
+    begun += event->action == GAP__ACT_ALLOC && event->size >= from;
+    refusals += event->action == GAP__ACT_OOM;
+  }
+  assert_true(begun > 10 && large.begun == begun && large.allocs == begun);
+  assert_true(large.ended > 0 && large.ended <= large.begun && all.begun == 0);
+  assert_true(refusals > 0 && large.refusals == refusals && large.others == all.others);
+  assert_true(large.most_live == all.most_live && large.most_held == all.most_held && large.last_live == all.last_live);
+  gap__history_free(history);
 }
 
 static void counters_reach_the_peaks(void **state) {
@@ -581,6 +610,7 @@ int main(void) {
       cmocka_unit_test(the_same_blocks_meet),
       cmocka_unit_test(blocks_of_a_csv_file_become_a_history),
       cmocka_unit_test(counters_reach_the_peaks),
+      cmocka_unit_test(lives_of_large_blocks_are_drawn),
       cmocka_unit_test(packed_files_come_back),
       cmocka_unit_test(names_choose_formats),
       cmocka_unit_test(losses_are_named),
