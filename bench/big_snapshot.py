@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes a large snapshot, as torch.cuda.memory._dump_snapshot would have: bench/big_snapshot.py OUT [--mib N] [--depth N]
+"""Writes a large snapshot, as torch.cuda.memory._dump_snapshot would have: bench/big_snapshot.py OUT [--mib N] [--depth N] [--no-history]
 
 A made-up training program: layers of call sites that save activations, a backward pass that frees them, an optimiser, step
 after step until the file is as large as wanted, so that it ends within a step.  Every allocation and every free carries a
 stack of its own, --depth frames deep, as PyTorch records them; the frames themselves are shared.  Segments and blocks at the
-end agree with the events.  Nothing is random: the same arguments give the same bytes.
+end agree with the events.  --no-history: only segments, with millions of small blocks.  Nothing is random: the same arguments
+give the same bytes.
 """
 import argparse
 import pickle
@@ -208,6 +209,35 @@ class Program:
                    "is_expandable": False, "frames": [], "blocks": blocks}
 
 
+def write_blocks(out, limit, depth):
+    """Segments of 2 MiB for small blocks, each block with its stack; every fifth is idle."""
+    writer = Writer(out)
+    stacks = Stacks(writer)
+    writer.put(writer.begin(b"}") + writer.word("segments") + writer.begin(b"]"))
+    base = BASE
+    while writer.bytes < limit:
+        writer.put(writer.begin(b"}") + writer.word("blocks") + writer.begin(b"]"))
+        used, at = 0, base
+        for number in range(2 * MIB // 4096):
+            state = "inactive" if number % 5 == 0 else "active_allocated"
+            used += 4096 if number % 5 else 0
+            frames = stack("forward", base // MIB % LAYERS, number % SITES, depth)
+            writer.put(b"".join([
+                writer.begin(b"}"), writer.word("address"), whole(at), writer.word("size"), whole(4096),
+                writer.word("requested_size"), whole(4000), writer.word("state"), writer.word(state), writer.word("frames"),
+                stacks.list_of(frames if number % 5 else []), b"u"]))
+            at += 4096
+        writer.put(b"e")
+        for key, value in (("device", 0), ("address", base), ("total_size", 2 * MIB), ("allocated_size", used),
+                           ("active_size", used), ("requested_size", used), ("stream", 0), ("segment_type", "small"),
+                           ("segment_pool_id", (0, 0)), ("is_expandable", False)):
+            writer.put(writer.word(key) + writer.plain(value))
+        writer.put(b"u")
+        base += 2 * MIB
+    writer.put(b"e" + writer.word("device_traces") + writer.plain([[]]) + b"u.")
+    writer.flush()
+
+
 def write(out, limit, depth):
     writer = Writer(out)
     writer.put(writer.begin(b"}") + writer.word("device_traces") + writer.begin(b"]") + writer.begin(b"]"))
@@ -229,9 +259,10 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--depth", type=int, default=24, help="frames of a stack")
+    parser.add_argument("--no-history", action="store_true", help="segments and blocks only")
     given = parser.parse_args()
     with open(given.out, "wb") as out:
-        write(out, given.mib * MIB, given.depth)
+        (write_blocks if given.no_history else write)(out, given.mib * MIB, given.depth)
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ static int read_text(const char *value, char *out, size_t bytes, char *reason) {
 static int read_tiers(const char *value, char *out, size_t bytes, char *reason) {
   struct gap__conf_tiers tiers;
   const char *wrong = gap__conf_tiers_read(value, &tiers);
-  return wrong ? gap__conf_refuse(reason, wrong) : read_text(value, out, bytes, reason);
+  return wrong ? gap__conf_refuse(reason, "%s", wrong) : read_text(value, out, bytes, reason);
 }
 
 int gap__conf_read_value(const struct gap__conf_entry *entry, const char *value, struct gap__conf *out,

@@ -11,55 +11,68 @@ struct maker {
   struct gap__moment *moment;
   const struct gap__subject *subject;
   const uint32_t *row_of_segment;
-  uint64_t small;                       /* blocks below it, and gaps below it between them, are merged */
+  uint64_t small; /* blocks below it, and gaps below it between them, are merged */
+  struct gap__cell open;
+  bool is_open;
   uint64_t by_category[GAP__CAT_COUNT]; /* of the cell that is open */
+  struct gap__cell *cells;              /* NULL: they are only counted */
+  uint32_t count;
 };
 
 static uint64_t end_of(const struct gap__cell *cell) { return cell->offset + cell->bytes; }
 
-static bool joins(const struct maker *maker, const struct gap__cell *last, uint32_t row, uint64_t offset,
-                  uint64_t bytes) {
-  const struct gap__block *largest = &maker->moment->blocks[last->block];
-  return bytes < maker->small && last->row == row && largest->bytes < maker->small &&
-         offset - end_of(last) < maker->small;
+static bool joins(const struct maker *maker, uint32_t row, uint64_t offset, uint64_t bytes) {
+  const struct gap__cell *open = &maker->open;
+  return maker->is_open && bytes < maker->small && open->row == row &&
+         maker->moment->blocks[open->block].bytes < maker->small && offset - end_of(open) < maker->small;
 }
 
-static void widen(struct maker *maker, struct gap__cell *cell, uint32_t index, uint64_t offset) {
+static void widen(struct maker *maker, uint32_t index, uint64_t offset) {
   const struct gap__block *block = &maker->moment->blocks[index];
-  cell->bytes = offset + block->bytes - cell->offset;
-  cell->live += block->bytes;
-  cell->blocks++;
-  cell->state = 2;
-  if (block->bytes > maker->moment->blocks[cell->block].bytes) cell->block = index;
+  struct gap__cell *open = &maker->open;
+  open->bytes = offset + block->bytes - open->offset;
+  open->live += block->bytes;
+  open->blocks++;
+  open->state = 2;
+  if (block->bytes > maker->moment->blocks[open->block].bytes) open->block = index;
 }
 
-static void add(struct maker *maker, struct gap__cell *cells, uint32_t *count, uint32_t index) {
+static void close_cell(struct maker *maker) {
+  if (!maker->is_open) return;
+  maker->open.category = (uint8_t)gap__category_most(maker->by_category);
+  if (maker->cells) maker->cells[maker->count] = maker->open;
+  maker->count++;
+  maker->is_open = false;
+}
+
+static void open_cell(struct maker *maker, uint32_t index, uint32_t row, uint64_t offset) {
+  const struct gap__block *block = &maker->moment->blocks[index];
+  close_cell(maker);
+  maker->is_open = true;
+  maker->open = (struct gap__cell){.offset = offset,
+                                   .bytes = block->bytes,
+                                   .live = block->bytes,
+                                   .row = row,
+                                   .blocks = 1,
+                                   .block = index,
+                                   .state = block->pending};
+  memset(maker->by_category, 0, sizeof maker->by_category);
+}
+
+static void add(struct maker *maker, uint32_t index) {
   const struct gap__block *block = &maker->moment->blocks[index];
   uint32_t row = maker->row_of_segment[block->segment];
   if (row == NO_ROW) return;
   uint64_t offset = block->addr - maker->moment->rows[row].segment.addr;
-  struct gap__cell *last = *count ? &cells[*count - 1] : NULL;
-  if (last && joins(maker, last, row, offset, block->bytes)) {
-    widen(maker, last, index, offset);
-  } else {
-    last = &cells[(*count)++];
-    *last = (struct gap__cell){.offset = offset,
-                               .bytes = block->bytes,
-                               .live = block->bytes,
-                               .row = row,
-                               .blocks = 1,
-                               .block = index,
-                               .state = block->pending};
-    memset(maker->by_category, 0, sizeof maker->by_category);
-  }
+  if (joins(maker, row, offset, block->bytes)) widen(maker, index, offset);
+  else open_cell(maker, index, row, offset);
   maker->by_category[gap__block_category(maker->subject, block)] += block->bytes;
-  last->category = (uint8_t)gap__category_most(maker->by_category);
 }
 
-static uint32_t make(struct maker *maker, struct gap__cell *cells) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < maker->moment->block_count; i++) add(maker, cells, &count, i);
-  return count;
+static void make(struct maker *maker) {
+  maker->count = 0;
+  for (uint32_t i = 0; i < maker->moment->block_count; i++) add(maker, i);
+  close_cell(maker);
 }
 
 static int by_row(const void *left, const void *right) {
@@ -75,16 +88,21 @@ static void tell_rows(struct gap__moment *moment) {
   }
 }
 
+/* Counted until they fit, then made. */
 int gap__cells_make(struct gap__moment *moment, const struct gap__subject *subject, const uint32_t *row_of_segment,
                     uint32_t most) {
   struct maker maker = {.moment = moment, .subject = subject, .row_of_segment = row_of_segment};
-  struct gap__cell *cells = malloc(((size_t)moment->block_count + 1) * sizeof *cells);
-  if (!cells) return GAP_ENOMETA;
-  uint32_t count = make(&maker, cells);
-  for (maker.small = 4096; count > most && maker.small < UINT64_MAX / 2; maker.small *= 2) count = make(&maker, cells);
-  qsort(cells, count, sizeof *cells, by_row);
-  moment->cells = cells;
-  moment->cell_count = count;
+  make(&maker);
+  for (uint64_t small = 4096; maker.count > most && small < UINT64_MAX / 2; small *= 2) {
+    maker.small = small;
+    make(&maker);
+  }
+  maker.cells = malloc(((size_t)maker.count + 1) * sizeof *maker.cells);
+  if (!maker.cells) return GAP_ENOMETA;
+  make(&maker);
+  qsort(maker.cells, maker.count, sizeof *maker.cells, by_row);
+  moment->cells = maker.cells;
+  moment->cell_count = maker.count;
   tell_rows(moment);
   return 0;
 }

@@ -9,41 +9,65 @@
 
 /* ---- blocks -------------------------------------------------------------------------------------------------------- */
 
-/* Address -> life, of those that live after the event. */
-static int map_lives(const struct gap__subject *subject, uint32_t event, struct gap__map *out) {
-  int rc = 0;
-  for (uint32_t i = 0; !rc && i < subject->lives.count; i++)
-    if (gap__life_covers(&subject->lives.at[i], event)) rc = gap__map_put(out, subject->lives.at[i].addr, i);
-  return rc;
+/* Those that live after an event, by address. */
+struct living {
+  uint32_t *lives;
+  uint32_t count, next;
+};
+
+static int by_address(const void *left, const void *right, void *arg) {
+  const struct gap__life *lives = arg;
+  uint64_t a = lives[*(const uint32_t *)left].addr, b = lives[*(const uint32_t *)right].addr;
+  return a < b ? -1 : a > b;
 }
 
-static void take_block(const struct gap__picture *picture, const struct gap__picture_block *from, uint32_t segment,
-                       const struct gap__map *lives, struct gap__block *block) {
-  uint64_t life = GAP__LIFE_NEVER;
-  gap__map_get(lives, from->node.major, &life);
-  *block = (struct gap__block){.addr = from->node.major,
-                               .bytes = from->bytes,
-                               .stream = picture->segments[segment].stream,
-                               .pool = picture->segments[segment].pool,
-                               .segment = segment,
-                               .life = (uint32_t)life,
-                               .stack = from->stack,
-                               .pending = from->node.tag != 0};
+static int list_living(const struct gap__subject *subject, uint32_t event, struct living *out) {
+  const struct gap__lives *lives = &subject->lives;
+  *out = (struct living){0};
+  for (uint32_t i = 0; i < lives->count; i++) out->count += gap__life_covers(&lives->at[i], event);
+  out->lives = malloc(((size_t)out->count + 1) * sizeof *out->lives);
+  if (!out->lives) return GAP_ENOMETA;
+  for (uint32_t i = 0, count = 0; i < lives->count; i++)
+    if (gap__life_covers(&lives->at[i], event)) out->lives[count++] = i;
+  qsort_r(out->lives, out->count, sizeof *out->lives, by_address, lives->at);
+  return 0;
+}
+
+/* The life at an address; addresses are asked for in rising order. */
+static uint32_t life_at(struct living *living, const struct gap__life *lives, uint64_t addr) {
+  while (living->next < living->count && lives[living->lives[living->next]].addr < addr) living->next++;
+  bool is_there = living->next < living->count && lives[living->lives[living->next]].addr == addr;
+  return is_there ? living->lives[living->next] : GAP__LIFE_NEVER;
 }
 
 /* Segments and blocks are both in the order of addresses. */
-static int list_blocks(const struct gap__picture *picture, const struct gap__map *lives, struct gap__moment *moment) {
+static int list_blocks(const struct gap__picture *picture, const struct gap__life *lives, struct living *living,
+                       struct gap__moment *moment) {
   uint32_t index = gap__tree_first(&picture->blocks, &picture->slab), segment = 0;
   moment->blocks = malloc(((size_t)picture->blocks.count + 1) * sizeof *moment->blocks);
   if (!moment->blocks) return GAP_ENOMETA;
   for (; index; index = gap__tree_next(&picture->blocks, &picture->slab, index)) {
-    const struct gap__picture_block *block = gap__picture_block_at(picture, index);
+    const struct gap__picture_block *from = gap__picture_block_at(picture, index);
+    uint64_t addr = from->node.major;
     while (segment < picture->segment_count &&
-           block->node.major - picture->segments[segment].addr >= picture->segments[segment].bytes)
+           addr - picture->segments[segment].addr >= picture->segments[segment].bytes)
       segment++;
     if (segment == picture->segment_count) break;
-    take_block(picture, block, segment, lives, &moment->blocks[moment->block_count++]);
+    moment->blocks[moment->block_count++] = (struct gap__block){.addr = addr,
+                                                                .bytes = from->bytes,
+                                                                .segment = segment,
+                                                                .life = life_at(living, lives, addr),
+                                                                .stack = from->stack,
+                                                                .pending = from->node.tag != 0};
   }
+  return 0;
+}
+
+static int list_owners(const struct gap__picture *picture, struct gap__moment *moment) {
+  moment->owners = malloc(((size_t)picture->segment_count + 1) * sizeof *moment->owners);
+  if (!moment->owners) return GAP_ENOMETA;
+  for (uint32_t i = 0; i < picture->segment_count; i++)
+    moment->owners[i] = (struct gap__owner){picture->segments[i].stream, picture->segments[i].pool};
   return 0;
 }
 
@@ -193,10 +217,10 @@ static int find_top(struct gap__moment *moment, const struct gap__subject *subje
 
 static int find_blocks(const struct gap__picture *picture, const struct gap__subject *subject,
                        struct gap__moment *moment) {
-  struct gap__map lives = {0};
-  int rc = map_lives(subject, moment->event, &lives);
-  if (!rc) rc = list_blocks(picture, &lives, moment);
-  gap__map_free(&lives);
+  struct living living;
+  int rc = list_living(subject, moment->event, &living);
+  if (!rc) rc = list_blocks(picture, subject->lives.at, &living, moment);
+  free(living.lives);
   return rc;
 }
 
@@ -212,6 +236,7 @@ int gap__moment_take(const struct gap__picture *picture, const struct gap__subje
                                  .pending = picture->pending,
                                  .segment_count = picture->segment_count};
   int rc = find_blocks(picture, subject, moment);
+  if (!rc) rc = list_owners(picture, moment);
   if (!rc) rc = count_arenas(picture, moment);
   if (!rc) qsort(moment->arenas, moment->arena_count, sizeof *moment->arenas, by_held);
   if (!rc) rc = list_rows(picture, moment, limits->rows);
@@ -224,6 +249,7 @@ int gap__moment_take(const struct gap__picture *picture, const struct gap__subje
 
 void gap__moment_free(struct gap__moment *moment) {
   free(moment->blocks);
+  free(moment->owners);
   free(moment->arenas);
   free(moment->rows);
   free(moment->cells);

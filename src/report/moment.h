@@ -7,12 +7,16 @@
 #include "report/streams.h"
 
 struct gap__block { /* that is live or pending */
-  uint64_t addr, bytes, stream;
-  uint32_t segment; /* index in the picture */
+  uint64_t addr, bytes;
+  uint32_t segment; /* index in the picture, and in `owners` */
   uint32_t life;    /* GAP__LIFE_NEVER: no event tells of it */
   uint32_t stack;
-  uint16_t pool;
   bool pending;
+};
+
+struct gap__owner {
+  uint64_t stream;
+  uint16_t pool;
 };
 
 struct gap__cell {
@@ -46,6 +50,7 @@ struct gap__moment {
   int64_t time_us;
   uint64_t held, live, pending;
   struct gap__block *blocks; /* by address; all of them */
+  struct gap__owner *owners; /* of each segment of the picture */
   uint32_t block_count, segment_count;
   struct gap__arena *arenas; /* most held first */
   uint32_t arena_count;

@@ -135,6 +135,7 @@ static int put_stack(const struct writer *writer, uint32_t stack) {
 }
 
 static int put_block(const struct writer *writer, const struct gap__block *block) {
+  const struct gap__owner *owner = &writer->moment->owners[block->segment];
   uint32_t stack = stack_of(writer, block), site;
   struct gap__emit *emit = writer->emit;
   gap__emit_begin(emit, '{');
@@ -143,8 +144,8 @@ static int put_block(const struct writer *writer, const struct gap__block *block
   GAP__EMIT(emit, bool, "pending", block->pending);
   GAP__EMIT(emit, signed, "born_event", born_event(writer, block));
   GAP__EMIT(emit, signed, "born_us", born_us(writer, block));
-  GAP__EMIT(emit, number, "stream", gap__streams_place(writer->streams, block->stream));
-  GAP__EMIT(emit, number, "pool", block->pool);
+  GAP__EMIT(emit, number, "stream", gap__streams_place(writer->streams, owner->stream));
+  GAP__EMIT(emit, number, "pool", owner->pool);
   GAP__EMIT(emit, number, "category", gap__block_category(writer->subject, block));
   int rc = gap__names_site(writer->names, stack, &site);
   GAP__EMIT(emit, number, "site", site);
