@@ -45,10 +45,14 @@ static bool are_names(const char *names, uint32_t bytes, uint32_t count) {
 }
 
 /* Texts of others go to a terminal and into files of text. */
+static void clean_all(char *text, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++)
+    if (text[i] && (text[i] < ' ' || text[i] > '~')) text[i] = '?';
+}
+
 static void clean(char *text, size_t bytes) {
   text[bytes - 1] = '\0';
-  for (; *text; text++)
-    if (*text < ' ' || *text > '~') *text = '?';
+  clean_all(text, bytes);
 }
 
 static void clean_device(struct gap__sheet_device *device) {
@@ -94,6 +98,7 @@ static int copy_names(const struct source *from, struct gap__sheet_view *out) {
   out->names = malloc(bytes ? bytes : 1);
   if (!out->names) return GAP_ENOMETA;
   if (!read_at(from, out->names, bytes, from->head.names_at)) return GAP_EFORMAT;
+  clean_all(out->names, bytes);
   return are_names(out->names, bytes, from->head.figure_count) ? 0 : GAP_EFORMAT;
 }
 
