@@ -9,6 +9,7 @@ import { momentOf } from "./moment";
 import { sideBySide } from "./pair";
 import { type Choices, makeChoices, makeSection, type Section } from "./section";
 import type { Choice, Store } from "./store";
+import { makeRanks } from "./summary/ranks";
 import { summary } from "./summary/summary";
 import { TableView, type Which } from "./tables/tables";
 import { topOf } from "./timeline/chart";
@@ -26,7 +27,7 @@ export function summarySection(data: ReportData, store: Store): HTMLElement {
   const show = () => sideBySide(section.body, data, store.choice.shown, summary);
   store.subscribe((_, changed) => changed.has("shown") && show());
   show();
-  if (data.job) section.body.before(el("p", { class: "job", text: data.job.text }));
+  if (data.job) section.body.before(makeRanks(data, store));
   return section.element;
 }
 

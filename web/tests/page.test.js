@@ -245,6 +245,20 @@ describe("page", { skip }, () => {
       assert.match((await page.locator(".verdict-name").textContent()) ?? "", /fits/);
     }));
 
+  test("the ranks of a job: the one that limits it is shown, another when it is pressed", async () => {
+    const ranks = [b, a, makePanel({ file: "third.pickle", seed: 3, refused: false })];
+    const data = { ...makeReport(ranks), job: { limits: 1, text: "before.pickle limits the job." } };
+    const path = writePage(TEMPLATE, data, join(started.folder, "job.html"));
+    await onPage(path, async (page) => {
+      assert.match((await page.locator(".job p").textContent()) ?? "", /limits the job/);
+      assert.equal(await page.locator(".verdict-name").textContent(), "fragmented");
+      await page.getByRole("button", { name: "third.pickle" }).click();
+      assert.equal(await page.locator(".verdict-name").textContent(), "fits");
+      assert.equal(await page.getByLabel("Which file is shown").inputValue(), "2");
+      assert.equal(await page.locator("#map canvas").count(), 1);
+    });
+  });
+
   test("the keyboard reaches and drives everything", () =>
     onPage(one, async (page) => {
       await page.keyboard.press("?");

@@ -14,7 +14,7 @@ const TEMPLATE = join(dirname(dirname(fileURLToPath(import.meta.url))), "dist/re
 const skip = findBrowser() ? false : "no Chromium is installed";
 const PAINT_MS = 2000;
 const FRAMES = 30;
-const LOADED = 2.5; // times slower is forgiven
+const LOADED = 5; // times slower is forgiven
 
 /**
  * Turns the wheel over an element once a frame, in and out, and counts frames.

@@ -18,7 +18,11 @@ function chooser(data: ReportData, store: Store): HTMLElement | null {
     const limits = data.job?.limits === index ? " (limits the job)" : "";
     option(String(index), `${panelTitle(panel, data.panels)}${limits}`);
   });
-  list.value = store.choice.shown.length > 1 ? SIDE_BY_SIDE : String(store.choice.shown[0]);
+  const follow = () => {
+    list.value = store.choice.shown.length > 1 ? SIDE_BY_SIDE : String(store.choice.shown[0]);
+  };
+  follow();
+  store.subscribe(follow);
   list.addEventListener("change", () => {
     const both = data.diff ? [data.diff.panel_a, data.diff.panel_b] : [];
     store.set({ shown: list.value === SIDE_BY_SIDE ? both : [Number(list.value)] });

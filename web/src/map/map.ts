@@ -9,11 +9,11 @@ import { type Matcher, matcher } from "../match";
 import type { Store } from "../store";
 import { makeSurface, type Surface } from "../surface";
 import { hideTooltip, showTooltip } from "../tooltip";
-import { cellAtAddress, type Place, placeAt } from "./cells";
+import { cellAtAddress, placeAt } from "./cells";
 import { CELL_HEIGHT, drawMap, type Look, lookNow } from "./draw";
 import { type Layout, LINE_HEIGHT, layOut, stripsBetween } from "./layout";
 import { makeRequest } from "./request";
-import { type Direction, nextBlock, nextLine, placeOf, stripOf } from "./walk";
+import { type Direction, middleOf, nextBlock, nextLine, type Spot, spotOf } from "./walk";
 import { placeBox, placeSpoken } from "./words";
 
 const ZOOM_MOST = 1 << 16;
@@ -39,7 +39,7 @@ export class MapView {
   #layout: Layout;
   #matcher: Matcher;
   #transform: ZoomTransform = zoomIdentity;
-  #selected: Place | null = null;
+  #selected: Spot | null = null;
   #zoom = zoom<HTMLElement, unknown>();
   #request: ReturnType<typeof makeRequest>;
 
@@ -87,7 +87,7 @@ export class MapView {
   /** Selects the block at an address and brings it into sight; false: it is in no row. */
   reveal(address: string): boolean {
     const cell = cellAtAddress(this.moment, address);
-    if (cell >= 0) this.#choose(placeOf(this.moment, cell));
+    if (cell >= 0) this.#choose(spotOf(this.moment, this.#layout, cell));
     return cell >= 0;
   }
 
@@ -140,7 +140,7 @@ export class MapView {
       width,
       top,
       bottom: top + height,
-      selected: this.#selected,
+      selected: this.#selected?.place ?? null,
     });
     context.restore();
   }
@@ -159,7 +159,7 @@ export class MapView {
     place.addEventListener("pointermove", (event) => this.#hover(event));
     place.addEventListener("pointerleave", hideTooltip);
     place.addEventListener("click", (event) => {
-      this.#selected = this.#placeAt(event);
+      this.#selected = this.#spotAt(event);
       this.#surface.redraw();
     });
   }
@@ -182,7 +182,7 @@ export class MapView {
     this.#zoom.transform(this.#selection(), zoomIdentity);
   }
 
-  #placeAt(event: MouseEvent): Place | null {
+  #spotAt(event: MouseEvent): Spot | null {
     const { left, top } = this.#surface.element.getBoundingClientRect();
     const y = event.clientY - top + this.#scroller.scrollTop;
     const bytesPerPixel = this.#bytesPerPixel();
@@ -193,15 +193,16 @@ export class MapView {
       const strip = strips[i]!;
       const isIn = x >= strip.x && x < strip.x + Math.max(strip.bytes, bytesPerPixel);
       if (isIn && y < strip.y + CELL_HEIGHT + 4) {
-        return placeAt(this.moment, strip.row, Math.min(strip.from + x - strip.x, strip.from + strip.bytes - 1));
+        const offset = Math.min(strip.from + x - strip.x, strip.from + strip.bytes - 1);
+        return { place: placeAt(this.moment, strip.row, offset), strip };
       }
     }
     return null;
   }
 
   #hover(event: PointerEvent): void {
-    const place = event.buttons ? null : this.#placeAt(event);
-    if (place) showTooltip(event.clientX, event.clientY, ...placeBox(this.panel, this.moment, place));
+    const spot = event.buttons ? null : this.#spotAt(event);
+    if (spot) showTooltip(event.clientX, event.clientY, ...placeBox(this.panel, this.moment, spot.place));
     else hideTooltip();
   }
 
@@ -237,7 +238,7 @@ export class MapView {
   }
 
   #step(direction: Direction): void {
-    this.#choose(nextBlock(this.moment, this.#matcher, this.#selected?.cell ?? -1, direction));
+    this.#choose(nextBlock(this.moment, this.#layout, this.#matcher, this.#selected?.place.cell ?? -1, direction));
   }
 
   #line(direction: Direction): void {
@@ -245,36 +246,32 @@ export class MapView {
     else this.#step(direction);
   }
 
-  #choose(place: Place | null): void {
-    if (!place) return;
-    this.#selected = place;
-    this.#intoSight(place);
-    announce(placeSpoken(this.panel, this.moment, place));
+  #choose(spot: Spot | null): void {
+    if (!spot) return;
+    this.#selected = spot;
+    this.#intoSight(spot);
+    announce(placeSpoken(this.panel, this.moment, spot.place));
     if (document.activeElement !== this.#scroller) return;
     const { left, top } = this.#surface.element.getBoundingClientRect();
-    const below = stripOf(this.#layout, place).y - this.#scroller.scrollTop + LINE_HEIGHT;
-    showTooltip(left + this.#selectedX(), top + below, ...placeBox(this.panel, this.moment, place));
+    const below = spot.strip.y - this.#scroller.scrollTop + LINE_HEIGHT;
+    showTooltip(left + this.#selectedX(), top + below, ...placeBox(this.panel, this.moment, spot.place));
   }
 
+  /** In pixels, within the window; its middle without a selection. */
   #selectedX(): number {
-    if (!this.#selected) return this.#surface.width / 2;
-    const strip = stripOf(this.#layout, this.#selected);
-    const middle = strip.x + this.#selected.from - strip.from + this.#selected.bytes / 2;
-    return Math.min(this.#surface.width, Math.max(0, this.#transform.x + middle / this.#bytesPerPixel()));
+    const { width } = this.#surface;
+    if (!this.#selected) return width / 2;
+    return Math.min(width, Math.max(0, this.#transform.x + middleOf(this.#selected) / this.#bytesPerPixel()));
   }
 
-  #intoSight(place: Place): void {
-    const strip = stripOf(this.#layout, place);
-    const top = this.#scroller.scrollTop;
-    const low = strip.y + LINE_HEIGHT - this.#scroller.clientHeight;
-    this.#scroller.scrollTop = Math.max(Math.min(top, strip.y - LINE_HEIGHT), low);
-    const x = strip.x + place.from - strip.from;
+  #intoSight(spot: Spot): void {
+    const { y } = spot.strip;
+    const low = y + LINE_HEIGHT - this.#scroller.clientHeight;
+    this.#scroller.scrollTop = Math.max(Math.min(this.#scroller.scrollTop, y - LINE_HEIGHT), low);
+    const x = middleOf(spot);
     const from = -this.#transform.x * this.#bytesPerPixel();
     const to = from + this.#surface.width * this.#bytesPerPixel();
-    if (x < from || x > to) {
-      const unscaled = (x / this.#layout.lineBytes) * this.#surface.width;
-      this.#zoom.translateTo(this.#selection(), unscaled, 0);
-    }
+    if (x < from || x > to) this.#zoom.translateTo(this.#selection(), (x / this.#layout.lineBytes) * this.#surface.width, 0);
     this.#surface.redraw();
   }
 }

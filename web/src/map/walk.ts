@@ -14,38 +14,51 @@ function passes(moment: Moment, matcher: Matcher, cell: number): boolean {
   return matcher.stream(arenas[rows.arena[rowOfCell(moment, cell)]!]!.stream);
 }
 
-export function placeOf(moment: Moment, cell: number): Place {
-  const { offset_bytes, bytes } = moment.cells;
-  return { row: rowOfCell(moment, cell), cell, from: offset_bytes[cell]!, bytes: bytes[cell]! };
-}
-
-/** The next block that the filters let through; null: there is none. */
-export function nextBlock(moment: Moment, matcher: Matcher, from: number, direction: Direction): Place | null {
-  const count = moment.cells.bytes.length;
-  let cell = from >= 0 ? from + direction : direction > 0 ? 0 : count - 1;
-  while (cell >= 0 && cell < count && !passes(moment, matcher, cell)) cell += direction;
-  return cell >= 0 && cell < count ? placeOf(moment, cell) : null;
+/** A place, and in which of its strips the reader is: a block may go on over several lines. */
+export interface Spot {
+  place: Place;
+  strip: Strip;
 }
 
 /** The strip in which a place begins. */
-export function stripOf({ strips, firstOfRow }: Layout, place: Place): Strip {
+function stripOf({ strips, firstOfRow }: Layout, place: Place): Strip {
   let i = firstOfRow[place.row]!;
   while (strips[i + 1]?.row === place.row && strips[i + 1]!.from <= place.from) i++;
   return strips[i]!;
 }
 
-/** What lies above or below a place; null: that was the last line. */
-export function nextLine(moment: Moment, layout: Layout, place: Place, direction: Direction): Place | null {
+export function spotOf(moment: Moment, layout: Layout, cell: number): Spot {
+  const { offset_bytes, bytes } = moment.cells;
+  const place = { row: rowOfCell(moment, cell), cell, from: offset_bytes[cell]!, bytes: bytes[cell]! };
+  return { place, strip: stripOf(layout, place) };
+}
+
+/** Bytes from the beginning of the line to the middle of what is seen of the place in it. */
+export function middleOf({ place, strip }: Spot): number {
+  const from = Math.max(place.from, strip.from);
+  const to = Math.min(place.from + place.bytes, strip.from + strip.bytes);
+  return strip.x - strip.from + (from + to) / 2;
+}
+
+/** The next block that the filters let through; null: there is none. */
+export function nextBlock(moment: Moment, layout: Layout, matcher: Matcher, from: number, direction: Direction): Spot | null {
+  const count = moment.cells.bytes.length;
+  let cell = from >= 0 ? from + direction : direction > 0 ? 0 : count - 1;
+  while (cell >= 0 && cell < count && !passes(moment, matcher, cell)) cell += direction;
+  return cell >= 0 && cell < count ? spotOf(moment, layout, cell) : null;
+}
+
+/** What lies above or below a spot; null: that was the last line. */
+export function nextLine(moment: Moment, layout: Layout, spot: Spot, direction: Direction): Spot | null {
   const { strips } = layout;
-  const strip = stripOf(layout, place);
-  const x = strip.x + place.from - strip.from;
-  let i = strips.indexOf(strip);
-  while (strips[i]?.y === strip.y) i += direction;
+  const x = middleOf(spot);
+  let i = strips.indexOf(spot.strip);
+  while (strips[i]?.y === spot.strip.y) i += direction;
   const y = strips[i]?.y;
   if (y === undefined) return null;
   const [first, end] = stripsBetween(strips, y, y + 1);
-  let nearest = strips[first]!;
-  for (let j = first; j < end; j++) if (strips[j]!.x <= x) nearest = strips[j]!;
-  const inside = Math.min(Math.max(0, x - nearest.x), nearest.bytes - 1);
-  return placeAt(moment, nearest.row, nearest.from + inside);
+  let strip = strips[first]!;
+  for (let j = first; j < end; j++) if (strips[j]!.x <= x) strip = strips[j]!;
+  const inside = Math.min(Math.max(0, Math.floor(x - strip.x)), strip.bytes - 1);
+  return { place: placeAt(moment, strip.row, strip.from + inside), strip };
 }
