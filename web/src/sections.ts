@@ -114,7 +114,7 @@ export function timelineSection(data: ReportData, store: Store): HTMLElement {
     if (changed.has("categories") || changed.has("streams")) for (const view of views) view.filtersChanged();
     note();
   });
-  requestAnimationFrame(build);
+  queueMicrotask(build); // once the section stands in the page, which gives the chart its width
   return section.element;
 }
 

@@ -43,14 +43,17 @@ export function makeSurface(
     if (surface.width > 0) draw(surface, resized);
     resized = false;
   }
+  function paintNow(): void {
+    if (asked) cancelAnimationFrame(asked);
+    paint();
+  }
   function redraw(): void {
     asked ||= requestAnimationFrame(paint);
   }
-  new ResizeObserver(redraw).observe(place);
+  new ResizeObserver(paintNow).observe(place); // before the frame in which the size is another
   onTheme(element, () => {
     resized = true;
-    if (asked) cancelAnimationFrame(asked);
-    paint(); // at once: paper does not wait for a frame
+    paintNow(); // paper does not wait for a frame
   });
   return surface;
 }

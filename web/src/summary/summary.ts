@@ -44,7 +44,7 @@ function figures({ explain, marks, peak_live_bytes, peak_held_bytes }: Panel): H
       figure("held", held ? explain.held_bytes : null),
       figure("live", explain.live_bytes),
       figure("idle", held ? explain.idle_bytes : null),
-      figure("largest idle piece", held ? explain.largest_idle_piece_bytes : null),
+      figure("largest piece", held ? explain.largest_idle_piece_bytes : null),
     ),
     heldBar(explain),
     el("p", { class: "figures-when", text: "In all" }),
