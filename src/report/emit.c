@@ -1,6 +1,5 @@
 #include "report/emit.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void before_value(struct gap__emit *emit) {
@@ -75,6 +74,14 @@ static void put_escaped(struct gap__text *out, const char *text) {
     if (c < ' ' || c == 0x7f) gap__text_add(out, "\\u%04x", c);
     else gap__text_add_char(out, (char)c);
   }
+}
+
+void gap__emit_start(struct gap__emit *emit, const char *text, size_t most) {
+  struct gap__text start = {0};
+  gap__text_add_bytes(&start, text, strnlen(text, most));
+  gap__emit_text(emit, gap__text_str(&start));
+  emit->text.failed |= start.failed;
+  gap__text_free(&start);
 }
 
 void gap__emit_text(struct gap__emit *emit, const char *text) {

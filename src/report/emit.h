@@ -19,6 +19,8 @@ void gap__emit_bool(struct gap__emit *, bool);
 void gap__emit_null(struct gap__emit *);
 /* What is no UTF-8 becomes U+FFFD; NULL becomes null. */
 void gap__emit_text(struct gap__emit *, const char *);
+/* The first `most` bytes of it. */
+void gap__emit_start(struct gap__emit *, const char *, size_t most);
 void gap__emit_address(struct gap__emit *, uint64_t); /* "0x7f12c0000000" */
 /* A value that is JSON already; NULL, for want of host memory, fails the whole. */
 void gap__emit_json(struct gap__emit *, const char *json);

@@ -4,7 +4,7 @@
 
 #include "gapless/gapless.h"
 
-enum { NAME_BYTES = 160, FURTHER = GAP__NAMES_SITES_MAX - 1 };
+enum { NAME_BYTES = 160, FRAME_BYTES = 400, FURTHER = GAP__NAMES_SITES_MAX - 1 };
 
 void gap__names_begin(struct gap__names *names, const struct gap__sites *sites) {
   names->sites = sites;
@@ -88,12 +88,12 @@ void gap__names_emit_frames(const struct gap__names *names, struct gap__emit *em
   gap__emit_name(emit, "name");
   gap__emit_begin(emit, '[');
   for (uint32_t i = 0; i < names->frame_count; i++)
-    gap__emit_text(emit, text + frame_of(names, names->frames[i])->name);
+    gap__emit_start(emit, text + frame_of(names, names->frames[i])->name, FRAME_BYTES);
   gap__emit_end(emit, ']');
   gap__emit_name(emit, "file");
   gap__emit_begin(emit, '[');
   for (uint32_t i = 0; i < names->frame_count; i++)
-    gap__emit_text(emit, text + frame_of(names, names->frames[i])->filename);
+    gap__emit_start(emit, text + frame_of(names, names->frames[i])->filename, FRAME_BYTES);
   gap__emit_end(emit, ']');
   gap__emit_name(emit, "line");
   gap__emit_begin(emit, '[');

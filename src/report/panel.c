@@ -8,14 +8,15 @@ enum { STRETCHES = 1000, ROWS = 2000, CELLS = 12000, FLAME_NODES = 6000, WHOLE_P
 
 static uint32_t share(uint32_t whole, uint32_t panels, uint32_t least) {
   uint32_t part = panels > WHOLE_PANELS ? whole * WHOLE_PANELS / panels : whole;
-  return part > least ? part : least;
+  return part > least ? part : whole < least ? whole : least;
 }
 
 struct gap__panel_limits gap__panel_limits(uint32_t panels, uint32_t top) {
-  return (struct gap__panel_limits){
-      .stretches = share(STRETCHES, panels, 100),
-      .flame_nodes = share(FLAME_NODES, panels, 200),
-      .moment = {.rows = share(ROWS, panels, ROWS_LEAST), .cells = share(CELLS, panels, 10 * ROWS_LEAST), .top = top}};
+  return (struct gap__panel_limits){.stretches = share(STRETCHES, panels, 100),
+                                    .flame_nodes = share(FLAME_NODES, panels, 200),
+                                    .moment = {.rows = share(ROWS, panels, ROWS_LEAST),
+                                               .cells = share(CELLS, panels, 10 * ROWS_LEAST),
+                                               .top = share(top, panels, 10)}};
 }
 
 /* ---- moments ------------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "replay/verify_native.h"
 #include "report/panel.h"
 
-enum { STEPS_MOST = 1000 };
+enum { STEPS_MOST = 1000, CONF_BYTES = 4000 };
 
 static const struct gap__hist_device *device_of(const struct gap__panel *panel) {
   return &panel->subject->history->devices[panel->subject->device];
@@ -25,7 +25,8 @@ static void put_head(const struct gap__panel *panel, struct gap__emit *emit) {
   if (history->time_base_us > 0) GAP__EMIT(emit, signed, "began_us", history->time_base_us);
   else GAP__EMIT_NULL(emit, "began_us");
   GAP__EMIT(emit, text, "allocator", gap_policy_name(gap__verify_policy(history, subject->device)));
-  GAP__EMIT(emit, text, "conf", history->settings_text ? history->settings_text : "");
+  gap__emit_name(emit, "conf");
+  gap__emit_start(emit, history->settings_text ? history->settings_text : "", CONF_BYTES);
   GAP__EMIT(emit, text, "head", head);
   emit->text.failed |= head == NULL;
   free(head);

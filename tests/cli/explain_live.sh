@@ -46,6 +46,12 @@ for member in '"live_bytes":25165824' '"idle_stuck_bytes":8388608' '"idle_return
   grep -qF "$member" live.json || fail "--json lacks $member: $(cat live.json)"
 done
 
+# And all of it on a page.
+"$command" report "$process" --json --quiet >report.json || fail "report failed"
+for member in "\"file\":\"process $process\"" '"name":"end"' '"live_bytes":25165824' '"kind":"paged"' '"timeline":null'; do
+  grep -qF "$member" report.json || fail "report --json lacks $member"
+done
+
 # A file of that name comes first.
 cp "$(dirname "$0")/../data/made/small.4.pickle" "$process" || exit 1
 "$command" explain "$process" --no-advice --quiet | grep -q Process && fail "a file of this name was passed over"

@@ -443,12 +443,15 @@ static void values_are_written_as_json(void **state) {
   GAP__EMIT(&emit, bool, "f", true);
   GAP__EMIT(&emit, address, "g", 0x7f00u);
   GAP__EMIT(&emit, text, "h", NULL);
+  gap__emit_name(&emit, "hh");
+  gap__emit_start(&emit, "\xc3\xa4\xc3\xa4", 3);
   gap__emit_members(&emit, "{\"i\":[1,2]}");
   gap__emit_members(&emit, "{}");
   gap__emit_end(&emit, '}');
-  assert_string_equal(gap__text_str(&emit.text),
-                      "{\"a\":\"\\\"\\\\\\u000a\xef\xbf\xbd<\",\"b\":18446744073709551615,\"c\":-9223372036854775808,"
-                      "\"d\":-1.0000,\"e\":1.0050,\"f\":true,\"g\":\"0x7f00\",\"h\":null,\"i\":[1,2]}");
+  assert_string_equal(
+      gap__text_str(&emit.text),
+      "{\"a\":\"\\\"\\\\\\u000a\xef\xbf\xbd<\",\"b\":18446744073709551615,\"c\":-9223372036854775808,"
+      "\"d\":-1.0000,\"e\":1.0050,\"f\":true,\"g\":\"0x7f00\",\"h\":null,\"hh\":\"\xc3\xa4\xef\xbf\xbd\",\"i\":[1,2]}");
   gap__text_free(&emit.text);
 }
 
