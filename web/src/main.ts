@@ -3,13 +3,19 @@
 import { makeFilters } from "./bar/filters";
 import { makeHead } from "./bar/head";
 import type { ReportData } from "./data";
+import { diffSection } from "./diff/section";
 import { el, fill } from "./dom";
+import { flameSection } from "./flame/section";
 import { makeHelp } from "./help";
 import { listenToKeys } from "./keys";
+import { mapSection } from "./map/section";
 import { readData, Unreadable } from "./read";
-import { blocksSection, diffSection, flameSection, mapSection, summarySection, timelineSection, whatIfSection } from "./sections";
 import { Store } from "./store";
+import { summarySection } from "./summary/section";
+import { blocksSection } from "./tables/section";
 import { startTheme } from "./theme";
+import { timelineSection } from "./timeline/section";
+import { whatIfSection } from "./whatif/section";
 import "./style/index.css";
 
 /** The failure, where there is one, is what the reader came for. */

@@ -2,6 +2,9 @@
 
 import type { Panel, ReportData } from "./data";
 import { el, fill } from "./dom";
+import type { Store } from "./store";
+
+export const shownPanels = (data: ReportData, store: Store): Panel[] => store.choice.shown.map((index) => data.panels[index]!);
 
 const LETTERS = ["A", "B"];
 

@@ -52,3 +52,6 @@ export function makeChoices<T extends string>(
     set,
   };
 }
+
+/** What stands where there is nothing to draw. */
+export const nothing = (text: string): HTMLElement => el("p", { class: "note empty", text });

@@ -1,4 +1,4 @@
-// Section: what changed from the first file to the second.
+// What changed from the first file to the second.
 
 import { CATEGORIES, type Diff, type DiffPair, type ReportData } from "../data";
 import { el, fill } from "../dom";

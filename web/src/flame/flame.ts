@@ -1,4 +1,4 @@
-// Section: who allocated what is live at the peak, by call site.
+// The flame graph of one panel: who allocated what is live at the peak, by call site.
 
 import { announce } from "../announce";
 import type { Panel } from "../data";

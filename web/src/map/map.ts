@@ -1,4 +1,4 @@
-// Section: what stands where in the memory, at the chosen moment of one panel.
+// The address map of one panel at one moment: zooming, panning, pointing, walking.
 
 import { select } from "d3-selection";
 import { type D3ZoomEvent, type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
@@ -46,7 +46,7 @@ export class MapView {
   constructor(
     private readonly panel: Panel,
     private readonly store: Store,
-    private moment: Moment,
+    private readonly moment: Moment,
   ) {
     this.#layout = layOut(moment);
     this.#matcher = matcher(panel, store.choice);
@@ -64,15 +64,6 @@ export class MapView {
     this.#scroller.addEventListener("keydown", (event) => this.#key(event));
     this.#scroller.addEventListener("blur", hideTooltip);
     this.#listen(this.#place);
-  }
-
-  show(moment: Moment): void {
-    this.moment = moment;
-    this.#layout = layOut(moment);
-    this.#selected = null;
-    this.#ofMoment();
-    this.#reset();
-    this.#surface.redraw();
   }
 
   filtersChanged(): void {

@@ -1,4 +1,4 @@
-// Section: what `gapless explain` says, and the figures behind it.
+// What `gapless explain` says, and the figures behind it.
 
 import type { Explain, Panel } from "../data";
 import { breakable, type Child, el } from "../dom";

@@ -1,4 +1,4 @@
-// Section: the largest and the oldest blocks of a moment, as tables that sort, filter, and unfold to the stack.
+// The largest and the oldest blocks of a moment, as tables that sort, filter, and unfold to the stack.
 
 import type { Block, Moment, Panel } from "../data";
 import { button, el, fill } from "../dom";
@@ -32,8 +32,9 @@ export class TableView {
     onTheme(this.element, () => this.draw());
   }
 
-  show(moment: Moment): void {
-    this.moment = moment;
+  /** Another moment, or other filters. */
+  show(moment: Moment | undefined): void {
+    this.moment = moment ?? this.moment;
     this.draw();
   }
 

@@ -1,4 +1,4 @@
-// Section: memory over the history of one panel.
+// Memory over the history of one panel.
 
 import type uPlot from "uplot";
 import { announce } from "../announce";
@@ -8,11 +8,10 @@ import { momentOf } from "../moment";
 import type { Store } from "../store";
 import { onTheme } from "../theme";
 import { bytes } from "../units";
-import { type Manner, makeChart, topOf } from "./chart";
+import { type Manner, makeChart } from "./chart";
 import { makeOverview, type Overview } from "./overview";
 import { makeReadout } from "./readout";
-import { type Along, indexAt, positions, whenOf } from "./scale";
-import type { Stacking } from "./stack";
+import { indexAt, positions, whenOf } from "./scale";
 import { inside, panned, type Window, zoomed } from "./window";
 
 const POINTS_LEAST = 8; // that a zoom leaves in sight
@@ -55,7 +54,7 @@ export class TimelineView {
     });
   }
 
-  /** Draws all anew: another stacking or axis. */
+  /** Draws all anew: another stacking, axis or filter. */
   show(manner: Manner): void {
     const kept = this.#plot && manner.along === this.#manner.along ? this.#window : null;
     this.#manner = manner;
@@ -76,10 +75,6 @@ export class TimelineView {
     this.#readout.rebuild(manner.stacking);
     this.#readout.show(this.#atMoment());
     this.#move(kept ?? this.#whole);
-  }
-
-  filtersChanged(): void {
-    this.show(this.#manner);
   }
 
   momentChanged(): void {
@@ -169,10 +164,3 @@ export class TimelineView {
     announce(`${whenOf(event[at]!, time_us[at]!, this.panel.duration_us > 0)}: live ${bytes(live_bytes[at]!)}${held}`);
   }
 }
-
-export const startManner = (panels: readonly Panel[]): Manner => ({
-  stacking: "category" satisfies Stacking,
-  along: "event" satisfies Along,
-  top: topOf(panels),
-  ownTop: false,
-});

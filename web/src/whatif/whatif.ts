@@ -1,4 +1,4 @@
-// Section: what other allocators would have held, replayed under a chosen cap.
+// What other allocators would have held, replayed under a chosen cap.
 
 import type { Cap, Panel, WhatIfPolicy, WhatIfResult } from "../data";
 import { el, fill } from "../dom";
