@@ -52,7 +52,7 @@ static void *read_again_and_again(void *unused) {
   (void)unused;
   while (atomic_load(&reading)) {
     struct gap__sheets sheets;
-    if (gap__sheets_read((long)getpid(), &sheets) == 0) gap__sheets_free(&sheets);
+    if (gap__sheets_read(NULL, (long)getpid(), &sheets) == 0) gap__sheets_free(&sheets);
     nanosleep(&(struct timespec){.tv_nsec = READ_NS}, NULL);
   }
   return NULL;

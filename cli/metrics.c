@@ -9,21 +9,24 @@
 #include "http.h"
 #include "options.h"
 #include "toolsapi/sheets_say.h"
+#include "top_frame.h"
 
 struct request {
   uint64_t process; /* 0: all */
-  const char *listen;
+  const char *listen, *folder;
 };
 
-static const struct option options[] = {{"listen", required_argument, NULL, 'l'}, {NULL, 0, NULL, 0}};
+static const struct option options[] = {
+    {"listen", required_argument, NULL, 'l'}, {"folder", required_argument, NULL, 'f'}, {NULL, 0, NULL, 0}};
 
 static int take_option(void *request, int option, const char *value) {
-  (void)option;
-  ((struct request *)request)->listen = value;
+  if (option == 'l') ((struct request *)request)->listen = value;
+  else ((struct request *)request)->folder = value;
   return 0;
 }
 
 struct page {
+  const char *folder; /* NULL: the usual ones */
   long process;
   struct gap__nvml *nvml;
 };
@@ -31,7 +34,7 @@ struct page {
 static void write_page(void *arg, struct gap__text *out) {
   const struct page *page = arg;
   struct gap__sheets sheets;
-  if (gap__sheets_read(page->process, &sheets)) return; /* no host memory: an empty page is none */
+  if (gap__sheets_read(page->folder, page->process, &sheets)) return; /* an empty page is none */
   gap__nvml_look(page->nvml);
   gap__sheets_metrics(&sheets, page->nvml, out);
   gap__sheets_free(&sheets);
@@ -58,15 +61,23 @@ static int serve(struct page *page, const char *address) {
   return http_serve(&place, write_page, page) ? usage_error("metrics", "%s", strerror(errno)) : EXIT_YES;
 }
 
+static int check_folder(const struct page *page) {
+  struct gap__sheets sheets;
+  int rc = page->folder ? gap__sheets_read(page->folder, page->process, &sheets) : 0;
+  if (!rc && page->folder) gap__sheets_free(&sheets);
+  return rc ? usage_error("metrics", "--folder %s: %s", page->folder, sheets_folder_fault(rc)) : 0;
+}
+
 static int run(int argc, char **argv) {
   struct request request = {0};
-  int rc = read_options(argc, argv, "l:", options, take_option, &request);
+  int rc = read_options(argc, argv, "l:f:", options, take_option, &request);
   if (!rc && argc - optind > 1) rc = usage_error("metrics", "one process, or none for all, is wanted");
   if (!rc && optind < argc) rc = parse_number("metrics", "PID", argv[optind], 1, INT32_MAX, &request.process);
   if (rc) return rc;
-  struct page page = {(long)request.process, gap__nvml_open()};
+  struct page page = {request.folder, (long)request.process, gap__nvml_open()};
   if (!page.nvml) return usage_error("metrics", "the host has no memory");
-  rc = request.listen ? serve(&page, request.listen) : print_once(&page);
+  rc = check_folder(&page);
+  if (!rc) rc = request.listen ? serve(&page, request.listen) : print_once(&page);
   gap__nvml_close(page.nvml);
   return rc;
 }
@@ -82,7 +93,8 @@ const struct command command_metrics = {
         "  -l, --listen ADDRESS  answer GET /metrics until the command is ended, instead of printing once:\n"
         "                        unix:/PATH (a socket for this user alone), 127.0.0.1:PORT, localhost:PORT or\n"
         "                        [::1]:PORT; port 0 takes a free one.  The address is printed.  Other machines are\n"
-        "                        not served.\n\n"
+        "                        not served.\n"
+        "  -f, --folder DIR      only what is published in this folder, that of a container for instance\n\n"
         "exit codes: 0 printed, or ended by a signal; 2 wrong usage, or nobody can listen there\n",
     .options = options,
     .run = run,

@@ -16,16 +16,16 @@
 
 struct request {
   uint64_t process;
+  const char *folder; /* NULL: the usual ones */
   bool once, json;
   double interval_s;
   enum top_sort sort;
 };
 
-static const struct option options[] = {{"once", no_argument, NULL, '1'},
-                                        {"json", no_argument, NULL, 'j'},
-                                        {"interval", required_argument, NULL, 'i'},
-                                        {"sort", required_argument, NULL, 's'},
-                                        {NULL, 0, NULL, 0}};
+static const struct option options[] = {
+    {"once", no_argument, NULL, '1'},         {"json", no_argument, NULL, 'j'},
+    {"folder", required_argument, NULL, 'f'}, {"interval", required_argument, NULL, 'i'},
+    {"sort", required_argument, NULL, 's'},   {NULL, 0, NULL, 0}};
 
 static int take_sort(const char *value, enum top_sort *out) {
   for (int i = 0; i < SORT_COUNT; i++)
@@ -46,6 +46,7 @@ static int take_option(void *arg, int option, const char *value) {
   switch (option) {
     case '1': request->once = true; return 0;
     case 'j': request->json = true; return 0;
+    case 'f': request->folder = value; return 0;
     case 'i': return take_interval(value, &request->interval_s);
     default: return take_sort(value, &request->sort);
   }
@@ -123,11 +124,11 @@ static void remember(struct watch *watch) {
   watch->seen_count = count;
 }
 
-static int look_again(struct watch *watch, long process) {
+static int look_again(struct watch *watch, const struct request *request) {
   if (watch->look.rows) remember(watch);
   gap__sheets_free(&watch->sheets);
   gap__nvml_look(watch->nvml);
-  int rc = gap__sheets_read(process, &watch->sheets);
+  int rc = gap__sheets_read(request->folder, (long)request->process, &watch->sheets);
   return rc ? rc : fill_rows(watch);
 }
 
@@ -185,11 +186,16 @@ static void pause_for(double seconds) {
   nanosleep(&(struct timespec){whole, (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
+static int fail(const struct request *request, int rc) {
+  if (!request->folder) return usage_error("top", "%s", gap_strerror(rc));
+  return usage_error("top", "--folder %s: %s", request->folder, sheets_folder_fault(rc));
+}
+
 static int print_looks(struct watch *watch, const struct request *request) {
   for (;;) {
-    int rc = look_again(watch, (long)request->process);
+    int rc = look_again(watch, request);
     if (!rc) rc = request->json ? print_json(watch) : print_frame(watch, request);
-    if (rc) return usage_error("top", "%s", gap_strerror(rc));
+    if (rc) return fail(request, rc);
     if (request->once) return watch->look.count ? EXIT_YES : EXIT_NO;
     if (fflush(stdout)) return EXIT_YES; /* whoever read has gone */
     pause_for(request->interval_s);
@@ -250,7 +256,7 @@ static int watch_on_screen(struct watch *watch, const struct request *request) {
   for (bool goes_on = true; goes_on && !rc;) {
     bool due = !watch->look.rows || (!view.paused && left_ms(due_ns) == 0);
     if (due) {
-      rc = look_again(watch, view.process);
+      rc = look_again(watch, request);
       due_ns = gap__sheet_now_ns() + (uint64_t)(request->interval_s * 1e9);
     }
     if (!rc) show(watch, &view, colour);
@@ -264,14 +270,14 @@ static int run_on_screen(struct watch *watch, const struct request *request) {
   if (!screen_begin()) return print_looks(watch, request);
   int rc = watch_on_screen(watch, request);
   screen_end();
-  return rc ? usage_error("top", "%s", gap_strerror(rc)) : EXIT_YES;
+  return rc ? fail(request, rc) : EXIT_YES;
 }
 
 /* ---- the whole ---- */
 
 static int read_request(int argc, char **argv, struct request *request) {
   *request = (struct request){.interval_s = 2};
-  int rc = read_options(argc, argv, "1ji:s:", options, take_option, request);
+  int rc = read_options(argc, argv, "1jf:i:s:", options, take_option, request);
   if (!rc && argc - optind > 1) rc = usage_error("top", "one process, or none for all, is wanted");
   if (!rc && optind < argc) rc = parse_number("top", "PID", argv[optind], 1, INT32_MAX, &request->process);
   return rc;
@@ -303,6 +309,7 @@ const struct command command_top = {
         "twice a second (configuration key `serve`), so one that hangs or is stopped is seen too.\n\n"
         "  -1, --once              print once and end\n"
         "  -j, --json              one JSON object a look, every figure of it; with --once one object\n"
+        "  -f, --folder DIR        only what is published in this folder, that of a container for instance\n"
         "  -i, --interval SECONDS  between two looks, 0.1 to 3600; 2\n"
         "  -s, --sort KEY          held, live, idle, stalls or process; held\n\n"
         "Keys: q quit, s sort, p pause, up and down choose, ? help.  Where standard input or output is no terminal the "

@@ -13,6 +13,12 @@ enum { BAR = 30, RUNG_BAR = 20, STALE_S = 3 };
 
 const char *const top_sort_names[SORT_COUNT] = {"held", "live", "idle", "stalls", "process"};
 
+const char *sheets_folder_fault(int code) {
+  return code == GAP_EIO      ? "it is not there, or no folder"
+         : code == GAP_EINVAL ? "it is not one user's alone, or another user's"
+                              : gap_strerror(code);
+}
+
 /* ---- pieces ---- */
 
 static const char *size(uint64_t bytes, char out[GAP__TEXT_BYTES]) { return gap__text_size(bytes, out); }

@@ -32,6 +32,8 @@ struct top_view { /* how it is shown */
   uint32_t chosen; /* the row whose details are shown */
 };
 
+const char *sheets_folder_fault(int code); /* why --folder cannot be read */
+
 void top_frame(const struct top_look *, const struct top_view *, struct gap__text *out);
 
 #endif

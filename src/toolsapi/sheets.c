@@ -12,7 +12,8 @@
 
 #include "api/door.h"
 
-enum { BYTES_MOST = 16 << 20, TRIES = 200, TRY_NS = 50000 };
+/* A user cannot hold up or fill a reader of root's: so many sheets a folder, of so many bytes, each tried again so often. */
+enum { BYTES_MOST = 1 << 20, SHEETS_A_FOLDER = 256, TRIES = 400, TRY_NS = 50000 };
 
 /* ---- one sheet ---- */
 
@@ -20,6 +21,7 @@ struct source {
   gap__sheet_read_fn *read;
   void *arg;
   struct gap__sheet_head head;
+  int tries; /* left, for all devices together */
 };
 
 static bool read_at(const struct source *from, void *out, size_t bytes, uint64_t offset) {
@@ -66,20 +68,21 @@ static void clean_device(struct gap__sheet_device *device) {
 static void pause_a_little(void) { nanosleep(&(struct timespec){0, TRY_NS}, NULL); }
 
 /* False: it cannot be read, or it was being written each time. */
-static bool copy_device(const struct source *from, uint32_t index, unsigned char *out, size_t bytes) {
+static bool copy_device(struct source *from, uint32_t index, unsigned char *out, size_t bytes) {
   uint64_t at = from->head.devices_at + (uint64_t)index * from->head.device_bytes, before = 1, after = 0;
-  for (int i = 0; i < TRIES && (before % 2 || before != after); i++) {
-    if (i) pause_a_little();
+  for (bool again = false; before % 2 || before != after; again = true) {
+    if (again && from->tries-- <= 0) return false;
+    if (again) pause_a_little();
     if (!read_at(from, &before, sizeof before, at)) return false;
     atomic_thread_fence(memory_order_seq_cst); /* the words are not read before the number, nor behind it */
     if (!read_at(from, out, bytes, at + 8)) return false;
     atomic_thread_fence(memory_order_seq_cst);
     if (!read_at(from, &after, sizeof after, at)) return false;
   }
-  return before % 2 == 0 && before == after;
+  return true;
 }
 
-static int copy_devices(const struct source *from, struct gap__sheet_view *out) {
+static int copy_devices(struct source *from, struct gap__sheet_view *out) {
   uint32_t count = atomic_load_explicit(&from->head.device_count, memory_order_relaxed);
   out->stride = (uint32_t)sizeof(struct gap__sheet_device) + from->head.figure_count * 8;
   out->devices = calloc(count ? count : 1, out->stride);
@@ -103,7 +106,7 @@ static int copy_names(const struct source *from, struct gap__sheet_view *out) {
 }
 
 int gap__sheet_parse(gap__sheet_read_fn *read, void *arg, struct gap__sheet_view *out) {
-  struct source from = {.read = read, .arg = arg};
+  struct source from = {.read = read, .arg = arg, .tries = TRIES};
   *out = (struct gap__sheet_view){0};
   if (!read(arg, &from.head, sizeof from.head, 0) || !is_laid_out(&from.head)) return GAP_EFORMAT;
   out->process = from.head.process;
@@ -165,32 +168,52 @@ static struct gap__sheet_view *room_for_one(struct gap__sheets *sheets) {
   return &sheets->views[sheets->count];
 }
 
-static int read_sheet(int folder, const char *name, uid_t user, struct gap__sheets *out) {
+/* 0 also where there is none, or none that is what its name says. */
+static int read_sheet(int folder, const char *name, long process, uid_t user, struct gap__sheets *out) {
   int fd = gap__sheet_open(folder, name, user);
   if (fd < 0) return 0;
   struct gap__sheet_view *view = room_for_one(out);
   int rc = view ? gap__sheet_parse(read_file, &fd, view) : GAP_ENOMETA;
   close(fd);
+  if (!rc && view->process != process) {
+    gap__sheet_view_free(view);
+    rc = GAP_EFORMAT;
+  }
   if (!rc) view->user = user;
   out->count += rc == 0;
   out->unknown += rc == GAP_EFORMAT;
   return rc == GAP_EFORMAT ? 0 : rc;
 }
 
-static int read_folder(const char *path, uid_t user, long only, struct gap__sheets *out) {
-  int folder = gap__door_open_folder(path, user, false), rc = 0;
-  if (folder < 0) return 0;
+/* Closes the folder. */
+static int read_open_folder(int folder, uid_t user, long only, struct gap__sheets *out) {
+  int rc = 0;
   gap__sheet_sweep(folder, user);
   int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
   long process;
-  for (const struct dirent *entry; !rc && list && (entry = readdir(list));)
+  uint32_t most = out->count + SHEETS_A_FOLDER;
+  for (const struct dirent *entry; !rc && list && out->count < most && (entry = readdir(list));)
     if (gap__sheet_is_name(entry->d_name, &process) && (!only || process == only))
-      rc = read_sheet(folder, entry->d_name, user, out);
+      rc = read_sheet(folder, entry->d_name, process, user, out);
   if (list) closedir(list);
   else if (copy >= 0) close(copy);
   close(folder);
   return rc;
+}
+
+static int read_folder(const char *path, uid_t user, long only, struct gap__sheets *out) {
+  int folder = gap__door_open_folder(path, user, false);
+  return folder < 0 ? 0 : read_open_folder(folder, user, only, out);
+}
+
+/* One that was named: that it cannot be read is said. */
+static int read_named(const char *path, long only, struct gap__sheets *out) {
+  struct stat about;
+  if (stat(path, &about)) return GAP_EIO;
+  if (about.st_uid != geteuid() && geteuid() != 0) return GAP_EINVAL;
+  int folder = gap__door_open_folder(path, about.st_uid, false);
+  return folder < 0 ? folder : read_open_folder(folder, about.st_uid, only, out);
 }
 
 static int read_user(uid_t user, long only, struct gap__sheets *out) {
@@ -226,11 +249,16 @@ static int by_process(const void *left, const void *right) {
   return (a->process > b->process) - (a->process < b->process);
 }
 
-int gap__sheets_read(long process, struct gap__sheets *out) {
+static int read_usual(long only, struct gap__sheets *out) {
+  int rc = read_user(geteuid(), only, out);
+  if (!rc && geteuid() == 0) rc = read_users("/run/user", "", only, out);
+  if (!rc && geteuid() == 0) rc = read_users("/tmp", "gapless-", only, out);
+  return rc;
+}
+
+int gap__sheets_read(const char *folder, long process, struct gap__sheets *out) {
   *out = (struct gap__sheets){0};
-  int rc = read_user(geteuid(), process, out);
-  if (!rc && geteuid() == 0) rc = read_users("/run/user", "", process, out);
-  if (!rc && geteuid() == 0) rc = read_users("/tmp", "gapless-", process, out);
+  int rc = folder ? read_named(folder, process, out) : read_usual(process, out);
   if (rc) gap__sheets_free(out);
   else if (out->count) qsort(out->views, out->count, sizeof *out->views, by_process);
   return rc;

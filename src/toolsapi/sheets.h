@@ -37,9 +37,10 @@ struct gap__sheets { /* in order of the process's number */
   uint32_t unknown; /* sheets that could not be read: of another version */
 };
 
-/* The processes that publish, of this user; root sees those of all.  `process`: that one only; 0: all.  What processes that are gone have
- * left is taken away.  0, GAP_ENOMETA. */
-int gap__sheets_read(long process, struct gap__sheets *out);
+/* The processes that publish, of this user; root sees those of all.  `folder`: only those whose sheets are there, as one that belongs to a
+ * container; NULL: the usual ones.  `process`: that one only; 0: all.  What processes that are gone have left is taken away.  0, GAP_ENOMETA;
+ * GAP_EIO, GAP_EINVAL: `folder` is not there, or not its user's alone. */
+int gap__sheets_read(const char *folder, long process, struct gap__sheets *out);
 void gap__sheets_free(struct gap__sheets *);
 
 #endif

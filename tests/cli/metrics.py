@@ -21,6 +21,8 @@ if not os.access(program, os.X_OK):
 runtime = os.path.abspath("runtime")
 shutil.rmtree(runtime, ignore_errors=True)
 os.mkdir(runtime, 0o700)
+folder = os.path.join(runtime, "gapless")  # other programs of the user are left out
+os.mkdir(folder, 0o700)
 environment = {**os.environ, "XDG_RUNTIME_DIR": runtime, "FAKE_NVML": "4242:1073741824",
                "LD_LIBRARY_PATH": os.path.join(built, "tests", "fake")}
 failures = []
@@ -33,7 +35,7 @@ def expect(condition, words):
 
 
 def run(*arguments):
-    return subprocess.run([command, "metrics", *arguments], env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run([command, "metrics", "--folder", folder, *arguments], env=environment, capture_output=True, text=True, timeout=60)
 
 
 # ---- the format, by its rules
@@ -105,7 +107,7 @@ expect(parse(run(str(process.pid)).stdout)[1]["gapless_processes"][0][1] == 1, "
 
 # ---- served
 def serve(address):
-    server = subprocess.Popen([command, "metrics", "--listen", address], env=environment, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([command, "metrics", "--folder", folder, "--listen", address], env=environment, stdout=subprocess.PIPE, text=True)
     return server, server.stdout.readline().strip()
 
 

@@ -23,6 +23,8 @@ if not os.access(program, os.X_OK):
 runtime = os.path.abspath("runtime")
 shutil.rmtree(runtime, ignore_errors=True)
 os.mkdir(runtime, 0o700)
+folder = os.path.join(runtime, "gapless")  # other programs of the user are left out
+os.mkdir(folder, 0o700)
 environment = {**os.environ, "XDG_RUNTIME_DIR": runtime, "TERM": "xterm", "FAKE_NVML": "4242:1073741824 77:2147483648"}
 environment.pop("NO_COLOR", None)
 fake = {**environment, "LD_LIBRARY_PATH": os.path.join(built, "tests", "fake")}
@@ -36,7 +38,7 @@ def expect(condition, words):
 
 
 def run(*arguments, env=environment):
-    return subprocess.run([command, "top", *arguments], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([command, "top", "--folder", folder, *arguments], env=env, capture_output=True, text=True, timeout=60)
 
 
 def expect_run(status, words, *arguments, env=environment):
@@ -53,6 +55,11 @@ expect_run(1, "process 2147483646 publishes nothing", "2147483646", "--once")
 expect(json.loads(run("--once", "--json").stdout)["processes"] == [], "--json of nobody")
 for wrong in (["--interval", "0"], ["--sort", "colour"], ["x"], ["1", "2"], ["--onec"]):
     expect_run(2, "gapless top:", *wrong)
+open_to_all = os.path.abspath("open")
+os.makedirs(open_to_all, exist_ok=True)
+os.chmod(open_to_all, 0o755)
+expect_run(2, "it is not there", "--folder", "/nowhere", "--once")
+expect_run(2, "not one user's alone", "--folder", open_to_all, "--once")
 
 # ---- one process
 host = subprocess.Popen([program, "--backend", "host"], env={**environment, "LINGER": "60"}, stdout=subprocess.PIPE)
@@ -87,7 +94,7 @@ card = json.loads(run("--once", "--json", env=fake).stdout)["cards"][0]
 expect(card["uuid"] == "000102030405060708090a0b0c0d0e0f" and card["processes"][1] == {"process": 77, "bytes": 2 << 30}, f"{card}")
 
 # ---- each interval, where there is no terminal
-stream = subprocess.Popen([command, "top", "--json", "--interval", "0.1"], env=environment, stdout=subprocess.PIPE, text=True)
+stream = subprocess.Popen([command, "top", "--folder", folder, "--json", "--interval", "0.1"], env=environment, stdout=subprocess.PIPE, text=True)
 looks = [json.loads(stream.stdout.readline()) for _ in range(3)]
 stream.kill()
 stream.wait()
@@ -100,7 +107,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.resize(rows, columns)
         self.before = termios.tcgetattr(slave)
-        self.process = subprocess.Popen([command, "top", *arguments], env=env, stdin=slave, stdout=slave, stderr=slave,
+        self.process = subprocess.Popen([command, "top", "--folder", folder, *arguments], env=env, stdin=slave, stdout=slave, stderr=slave,
                                         start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         self.slave, self.seen = slave, ""
 
@@ -184,7 +191,7 @@ screen.end("")
 other.kill()
 other.wait()
 expect_run(1, "no gapless process", "--once")
-left = [name for name in os.listdir(os.path.join(runtime, "gapless")) if name.endswith(".sheet")]
+left = [name for name in os.listdir(folder) if name.endswith(".sheet")]
 expect(left == [], f"sheets of processes that are gone: {left}")
 shutil.rmtree(runtime)
 sys.exit(len(failures) > 0)

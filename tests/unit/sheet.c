@@ -65,7 +65,7 @@ static struct gap__sheets fresh(pid_t process, uint32_t devices) {
   struct gap__sheets sheets = {0};
   for (int waited = 0; waited < PATIENCE_MS; waited += 10) {
     gap__sheets_free(&sheets);
-    assert_int_equal(gap__sheets_read(process, &sheets), 0);
+    assert_int_equal(gap__sheets_read(NULL, process, &sheets), 0);
     bool is_fresh = sheets.count == 1 && sheets.views[0].device_count >= devices;
     for (uint32_t i = 0; is_fresh && i < devices; i++)
       is_fresh = gap__sheet_device(&sheets.views[0], i)->taken_ns > since;
@@ -78,7 +78,7 @@ static struct gap__sheets fresh(pid_t process, uint32_t devices) {
 
 static uint32_t count_of(pid_t process) {
   struct gap__sheets sheets;
-  assert_int_equal(gap__sheets_read(process, &sheets), 0);
+  assert_int_equal(gap__sheets_read(NULL, process, &sheets), 0);
   uint32_t count = sheets.count;
   gap__sheets_free(&sheets);
   return count;
@@ -290,6 +290,19 @@ static void a_reader_follows_no_link(void **state) {
   unlink(in_folder(door)); /* its door is swept by the next process, not by readers */
 }
 
+/* A sheet under another process's name is not that process's. */
+static void a_sheet_is_what_its_name_says(void **state) {
+  (void)state;
+  gap_heap *heap = api_open(GAP_BACKEND_HOST, 64 * MIB, "serve:True");
+  char other[200];
+  snprintf(other, sizeof other, "%s", in_folder("77.sheet"));
+  assert_int_equal(link(sheet_of(getpid()), other), 0);
+  assert_int_equal(count_of(77), 0);
+  assert_int_equal(count_of(getpid()), 1);
+  unlink(other);
+  api_close(heap);
+}
+
 /* A stopped process is seen, and how old its figures are. */
 static void a_stopped_process_is_seen(void **state) {
   (void)state;
@@ -300,7 +313,7 @@ static void a_stopped_process_is_seen(void **state) {
   kill(child, SIGSTOP);
   assert_int_equal(waitpid(child, &status, WUNTRACED), child);
   pause_ms(1200);
-  assert_int_equal(gap__sheets_read(child, &sheets), 0);
+  assert_int_equal(gap__sheets_read(NULL, child, &sheets), 0);
   assert_int_equal(sheets.count, 1);
   struct gap__sheet_brief brief = gap__sheet_brief(&sheets.views[0], 0, now_ns());
   assert_int_equal(brief.live, 10 * MIB);
@@ -416,6 +429,7 @@ int main(void) {
       cmocka_unit_test(without_serve_there_is_none),
       cmocka_unit_test(a_link_is_not_followed),
       cmocka_unit_test(a_reader_follows_no_link),
+      cmocka_unit_test(a_sheet_is_what_its_name_says),
       cmocka_unit_test(a_stopped_process_is_seen),
       cmocka_unit_test(a_child_does_not_keep_it),
       cmocka_unit_test(what_is_read_is_whole),
