@@ -19,7 +19,8 @@ struct command {
 };
 
 extern const struct command command_replay, command_explain, command_report, command_plan, command_tune, command_diff,
-    command_check, command_convert, command_kv, command_top, command_metrics, command_demo, command_conf, command_info;
+    command_check, command_convert, command_kv, command_remote, command_top, command_metrics, command_demo,
+    command_conf, command_info;
 
 extern const struct command *const all_commands[]; /* main.c: in the order in which they are told */
 extern const int command_count;

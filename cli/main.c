@@ -10,9 +10,10 @@
 #include "manual.h"
 #include "nearest.h"
 
-const struct command *const all_commands[] = {
-    &command_replay,  &command_explain, &command_report, &command_plan,    &command_tune, &command_diff, &command_check,
-    &command_convert, &command_kv,      &command_top,    &command_metrics, &command_demo, &command_conf, &command_info};
+const struct command *const all_commands[] = {&command_replay, &command_explain, &command_report, &command_plan,
+                                              &command_tune,   &command_diff,    &command_check,  &command_convert,
+                                              &command_kv,     &command_remote,  &command_top,    &command_metrics,
+                                              &command_demo,   &command_conf,    &command_info};
 
 enum { COMMAND_COUNT = sizeof all_commands / sizeof all_commands[0] };
 const int command_count = COMMAND_COUNT;

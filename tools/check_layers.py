@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-# What each layer may include besides itself.  The library is base, record, conf, dev, core, tier, kv and api.
+# What each layer may include besides itself.  The library is base, record, conf, dev, core, tier, kv, remote and api.
 ALLOWED = {
     "base": set(),
     "record": {"base"},
@@ -20,6 +20,8 @@ ALLOWED = {
     "core": {"base", "record", "dev", "conf"},
     "tier": {"base", "record", "dev", "conf", "core"},
     "kv": {"base", "record", "dev", "conf", "core"},
+    "remote": {"base"},
+    "plugin/remote": {"base", "remote"},
     "api": {"base", "record", "dev", "conf", "core", "tier"},
     "replay": {"base", "record", "dev", "conf", "core", "trace"},
     "explain": {"base", "record", "dev", "conf", "core", "trace", "replay"},
@@ -30,14 +32,14 @@ ALLOWED = {
     "toolsapi": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "report", "serving", "api"},
     "cli": {"base", "record", "dev", "conf", "core", "trace", "replay", "explain", "plan", "tune", "compare", "report", "api", "toolsapi"},
 }
-LIBRARY = {"base", "record", "dev", "conf", "core", "tier", "kv", "api"}
+LIBRARY = {"base", "record", "dev", "conf", "core", "tier", "kv", "remote", "api"}
 BACKENDS = {"dev/sim", "dev/host", "dev/cuda"}  # know the contract, not each other
-THIRD_PARTY = re.compile(r"^(jansson|zstd|zdict|lzma|lzma/.*|zlib|cmocka|mimalloc)\.h$")
+THIRD_PARTY = re.compile(r"^(jansson|zstd|zdict|lzma|lzma/.*|zlib|cmocka|mimalloc|hiredis/.*|openssl/.*)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 
 def sources(root):
-    for top in ("src", "cli"):
+    for top in ("src", "cli", "plugin"):
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in sorted(names):
                 if name.endswith((".c", ".h", ".def")):
@@ -49,6 +51,8 @@ def layer_of(path):
     parts = path.split("/")
     if parts[0] == "cli":
         return "cli"
+    if parts[0] == "plugin":
+        return "/".join(parts[:2])
     return parts[1] if parts[0] == "src" and len(parts) > 2 else None
 
 

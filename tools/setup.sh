@@ -6,8 +6,11 @@
 # without a question (as root, or by sudo that asks no password); else one line says what to install, and the status is 2.
 set -u
 
-missing=
+missing= # without it the part cannot be done
+wished=  # without it some tests are skipped
 need_program() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+wish_program() { command -v "$1" >/dev/null 2>&1 || wished="$wished $2"; }
+wish_module() { pkg-config --exists "$1" 2>/dev/null || wished="$wished $2"; }
 need_module() { pkg-config --exists "$1" 2>/dev/null || missing="$missing $2"; }
 need_header() { echo "#include <$1>" | ${CC:-cc} -E -x c - >/dev/null 2>&1 || missing="$missing $2"; }
 
@@ -32,6 +35,10 @@ need_test() {
   need_program "${CXX:-c++}" g++
   need_program python3 python3
   need_modules cmocka:libcmocka-dev
+  wish_module hiredis libhiredis-dev # the plug-in for remote servers, and a server to try it on
+  wish_module openssl libssl-dev
+  wish_program openssl openssl
+  wish_program redis-server redis-server
 }
 need_python() { # Debian's pytest serves every interpreter that has none of its own
   need_test
@@ -64,12 +71,12 @@ need_lint() {
 }
 
 # Runs a command as root without asking anybody anything; fails where that is impossible.  The proxy's variables are
-# handed on by env, since sudo clears them.
+# handed on by env, since sudo clears them.  RUNLEVEL=1: what is installed does not start its services.
 as_root() {
   if [ "$(id -u)" = 0 ]; then
-    DEBIAN_FRONTEND=noninteractive "$@"
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive "$@"
   else
-    sudo -n env DEBIAN_FRONTEND=noninteractive http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" "$@"
+    sudo -n env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" "$@"
   fi
 }
 can_install() {
@@ -118,5 +125,10 @@ if [ -n "$missing" ]; then
     echo "setup: please install (Debian's names): $packages" >&2
     exit 2
   fi
+fi
+if [ -n "$wished" ]; then
+  packages=$(printf '%s\n' $wished | sort -u | tr '\n' ' ')
+  # shellcheck disable=SC2086
+  { can_install && install $packages; } || echo "setup: without these some tests are skipped (Debian's names): $packages" >&2
 fi
 [ -z "$web" ] || install_web || { echo "setup: npm ci in web/ failed" >&2 && exit 2; }

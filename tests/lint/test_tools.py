@@ -51,6 +51,15 @@ class Layers(Tree):
         self.put("cli/main.c", '#include "core/heap.h"\n#include <jansson.h>\n')
         self.accepted(self.tool)
 
+    def test_plugins(self):
+        self.put("plugin/remote/a.c", '#include "base/a.h"\n#include <hiredis/read.h>\n')
+        self.accepted(self.tool)
+        self.put("plugin/remote/a.c", '#include "core/heap.h"\n')
+        self.refused("points the wrong way", self.tool)
+        self.put("plugin/remote/a.c", "/* x */\n")
+        self.put("src/base/b.c", "#include <hiredis/read.h>\n")
+        self.refused("depends on libc", self.tool)
+
     def test_upwards(self):
         self.put("src/base/b.c", '/* x */\n#include "core/heap.h"\n')
         self.refused("src/base/b.c:2: base includes", self.tool)

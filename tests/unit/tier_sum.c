@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tier/sum.h"
+#include "base/sum.h"
 
 enum { BYTES = 8192 };
 

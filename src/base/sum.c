@@ -1,5 +1,5 @@
 /* Where the processor has an instruction for CRC-32C it is used; else eight bytes a step by tables ("slicing by 8"). */
-#include "tier/sum.h"
+#include "base/sum.h"
 
 #include <pthread.h>
 #include <string.h>
