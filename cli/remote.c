@@ -17,7 +17,8 @@ static const char help[] =
     "Asks Redis or Valkey servers, on which several machines share values, whether they are there, how full they are "
     "and "
     "what\n"
-    "they do then.  URL is redis://host[:port][/database], or rediss:// for TLS; several may be joined by commas.\n"
+    "they do then.  URL is redis://[user@]host[:port][/database], or rediss:// for TLS; several may be joined by "
+    "commas.\n"
     "\n"
     "  --password-file FILE  its first line; nobody else may be able to read the file.  Or the environment's\n"
     "                        GAPLESS_REMOTE_PASSWORD; the command line is read by everybody on the machine\n"
@@ -126,11 +127,22 @@ static int parse_option(void *arg, int option, const char *value) {
   }
 }
 
-/* Who lists processes sees command lines. */
+/* Who lists processes sees command lines: a user may stand there, a password may not. */
+static bool has_password(const char *urls) {
+  for (const char *at = strchr(urls, '@'); at; at = strchr(at + 1, '@')) {
+    const char *begin = at;
+    while (begin > urls && begin[-1] != ',') begin--;
+    const char *scheme = strstr(begin, "://");
+    if (scheme && scheme < at) begin = scheme + 3;
+    if (memchr(begin, ':', (size_t)(at - begin))) return true;
+  }
+  return false;
+}
+
 static int take_urls(struct request *r, int count, char **urls) {
   if (count == 0) return usage_error("remote", "no server; see gapless remote --help");
   for (int i = 0; i < count; i++) {
-    if (strchr(urls[i], '@'))
+    if (has_password(urls[i]))
       return usage_error("remote", "a password on the command line is seen by everybody on this machine: "
                                    "--password-file, or the environment's GAPLESS_REMOTE_PASSWORD");
     gap__text_add(&r->urls, "%s%s", i ? "," : "", urls[i]);

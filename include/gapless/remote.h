@@ -52,7 +52,7 @@ enum { GAP_REMOTE_NO_ENVIRONMENT = 1 }; /* do not look at GAPLESS_REMOTE_PASSWOR
 
 typedef struct gap_remote_options {
   size_t size; /* sizeof(gap_remote_options) */
-  /* redis://[user:password@]host[:port][/number of the database] or rediss:// (TLS), separated by commas; from the second on the part up
+  /* redis://[user[:password]@]host[:port][/number of the database] or rediss:// (TLS), separated by commas; from the second on the part up
    * to "//" may be left out and is then that of the one before.  What is special in a user or password is written %XX; an IPv6 address stands in brackets. */
   const char *servers;
   const char *tag;           /* whose values these are: version of the model, its shape, ...; others do not see them.  NULL: "" */
@@ -63,14 +63,14 @@ typedef struct gap_remote_options {
   uint32_t connect_ms;                     /* most for a connection with TLS and password, 1 to 60,000 */
   uint32_t request_ms;                     /* most for an answer while the server has nothing else to do for us, 1 to 60,000 */
   uint32_t replicas;                       /* 1 to GAP_REMOTE_REPLICAS_MAX */
-  uint32_t piece_bytes;                    /* GAP_REMOTE_PIECE_BYTES_MIN to _MAX */
+  uint32_t piece_bytes;                    /* GAP_REMOTE_PIECE_BYTES_MIN to _MAX; 128 below a power of two costs a server the least memory */
   uint32_t queue_items;                    /* most under way, 1 to 2^20 */
   uint64_t queue_bytes;                    /* most of values to be put that are under way */
   uint64_t ttl_ms;                         /* after which a server drops a value, counted from its being put; 0: never */
 } gap_remote_options;
 #define GAP_REMOTE_OPTIONS_INIT \
   { \
-    sizeof(gap_remote_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 1000, 500, 1, 524288, 65536, (uint64_t)256 << 20, 0 \
+    sizeof(gap_remote_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 1000, 500, 1, 524160, 65536, (uint64_t)256 << 20, 0 \
   }
 
 /* Opens the store and begins to connect; whether a server is there shows later.  `message` (may be NULL) gets a line for people.

@@ -53,5 +53,10 @@ int gap__remote_secret(const gap_remote_options *options, struct gap__remote_url
       urls[i].has_password = true;
     }
   gap__remote_wipe(secret, sizeof secret);
+  for (uint32_t i = 0; i < count && rc == 0; i++)
+    if (urls[i].user[0] && !urls[i].has_password) {
+      snprintf(message, bytes, "server %u of the list: a user, but no password", i + 1);
+      rc = GAP_EVALUE;
+    }
   return rc;
 }

@@ -52,7 +52,8 @@ static const char *decode(struct part text, char *out, size_t room) {
 
 static const char *read_secret(struct part text, struct gap__remote_url *url) {
   const char *colon = find(text, ':');
-  if (!colon) return "before @ there is no user:password";
+  if (!text.length) return "before @ there is no user";
+  if (!colon) return decode(text, url->user, sizeof url->user);
   const char *fault = decode(until(text, colon), url->user, sizeof url->user);
   if (!fault) fault = decode(after(text, colon), url->password, sizeof url->password);
   url->has_password = true;
@@ -151,7 +152,7 @@ int gap__remote_url_parse(const char *list, struct gap__remote_url *out, uint32_
     if (comma) rest = after(rest, comma);
   }
   if (fault) {
-    snprintf(message, bytes, "server %u of the list: %s (redis://[user:password@]host[:port][/db],...)", n, fault);
+    snprintf(message, bytes, "server %u of the list: %s (redis://[user[:password]@]host[:port][/db],...)", n, fault);
     return GAP_EVALUE;
   }
   return *count = n, 0;

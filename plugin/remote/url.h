@@ -1,4 +1,4 @@
-/* The list of servers: redis://[user:password@]host[:port][/db],... */
+/* The list of servers: redis://[user[:password]@]host[:port][/db],... */
 #ifndef GAP_REMOTE_URL_H
 #define GAP_REMOTE_URL_H
 

@@ -122,8 +122,11 @@ def test_password():
     os.chmod("secret", 0o600)
     expect(run("--timeout", "20000", "--password-file", "secret", server.url).returncode == 0, "a file for one")
     os.remove("secret")
-    result = run(server.url.replace("//", "//:hush-hush@"))
-    expect(result.returncode == 2 and "everybody" in result.stderr and "hush" not in result.stderr, f"on the command line: {result}")
+    for secret in (":hush-hush@", "default:hush/hush@", "default:hush@hush@"):
+        result = run(server.url, "redis://[::1]:1," + server.url.replace("//", "//" + secret))
+        expect(result.returncode == 2 and "everybody" in result.stderr and "hush" not in result.stderr, f"on the command line: {result}")
+    result = run("--timeout", "20000", server.url.replace("//", "//default@"), GAPLESS_REMOTE_PASSWORD="hush-hush")
+    expect(result.returncode == 0, f"a user on the command line: {result}")
     server.stop()
 
 

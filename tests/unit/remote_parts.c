@@ -67,7 +67,7 @@ static void refuses_urls(void **state) {
                                     "redis://a/65536",
                                     "redis://[::1",
                                     "redis://[::1]x",
-                                    "redis://secret@a",
+                                    "redis://@a",
                                     "redis://u:@a",
                                     "redis://u:secret%4@a",
                                     "redis://u:secret%00@a",
@@ -78,8 +78,22 @@ static void refuses_urls(void **state) {
     if (parse(bad[i]) != GAP_EVALUE) fail_msg("\"%s\" is taken", bad[i]);
     assert_true(message[0] && !strstr(message, "secret"));
   }
-  assert_int_equal(parse("redis://a,redis://secret@b"), GAP_EVALUE);
+  assert_int_equal(parse("redis://a,redis://u:secret%@b"), GAP_EVALUE);
   assert_non_null(strstr(message, "server 2 "));
+}
+
+static void a_user_may_have_its_password_elsewhere(void **state) {
+  (void)state;
+  gap_remote_options options = GAP_REMOTE_OPTIONS_INIT;
+  assert_int_equal(parse("redis://one@a"), 1);
+  assert_string_equal(urls[0].user, "one");
+  assert_false(urls[0].has_password);
+  unsetenv(GAP__REMOTE_PASSWORD_VARIABLE);
+  assert_int_equal(gap__remote_secret(&options, urls, 1, message, sizeof message), GAP_EVALUE);
+  setenv(GAP__REMOTE_PASSWORD_VARIABLE, "from environment", 1);
+  assert_int_equal(gap__remote_secret(&options, urls, 1, message, sizeof message), 0);
+  assert_string_equal(urls[0].password, "from environment");
+  unsetenv(GAP__REMOTE_PASSWORD_VARIABLE);
 }
 
 static void long_parts_are_refused(void **state) {
@@ -289,6 +303,7 @@ int main(void) {
       cmocka_unit_test(reads_urls),
       cmocka_unit_test(names_show_no_secret),
       cmocka_unit_test(refuses_urls),
+      cmocka_unit_test(a_user_may_have_its_password_elsewhere),
       cmocka_unit_test(long_parts_are_refused),
       cmocka_unit_test(headers_come_back),
       cmocka_unit_test(every_bit_of_a_header_counts),
