@@ -25,7 +25,7 @@ static void say_head(const struct gap__subject *subject, struct gap__text *line)
                 GAP__PLURAL(from->event_count));
   if (from->event_count && from->events[from->event_count - 1].time_us > 0)
     gap__text_add(line, " in %s", GAP__LONG(from->events[from->event_count - 1].time_us));
-  gap__text_add(line, ", %s segments", GAP__COUNT(subject->figures.segments));
+  gap__text_add(line, ", %s segment%s", GAP__COUNT(subject->figures.segments), GAP__PLURAL(subject->figures.segments));
   if (subject->steps.count > 1) gap__text_add(line, ", %" PRIu32 " steps", subject->steps.count);
   gap__text_add(line, ".");
 }
