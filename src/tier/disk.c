@@ -1,0 +1,178 @@
+#include "tier/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/meta.h"
+#include "base/text.h"
+#include "gapless/gapless.h"
+
+/* ---- the file ---- */
+
+/* Where the file system knows no files without a name: one with a name that is gone at once. */
+static int open_named(const char *folder) {
+  char path[300];
+  snprintf(path, sizeof path, "%s/gapless.XXXXXX", folder);
+  int file = mkostemp(path, O_CLOEXEC);
+  if (file >= 0) unlink(path);
+  return file;
+}
+
+static int open_file(const char *folder) {
+  int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  return file >= 0 ? file : open_named(folder);
+}
+
+static bool set_direct(int file, bool on) {
+  int flags = fcntl(file, F_GETFL);
+  return flags >= 0 && fcntl(file, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
+/* Writes a block and reads it again: what the file system says of itself is not always so. */
+static int probe(struct gap__disk *d) {
+  unsigned char *block = mmap(NULL, 2 * GAP__IO_BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  uint64_t at;
+  if (block == MAP_FAILED) return ENOMEM;
+  memset(block, 0x5A, GAP__IO_BLOCK);
+  gap__io_begin(&d->io, 0, true, block, GAP__IO_BLOCK, 0);
+  int why = gap__io_wait(&d->io, 0, &at);
+  if (!why) gap__io_begin(&d->io, 0, false, block + GAP__IO_BLOCK, GAP__IO_BLOCK, 0);
+  if (!why) why = gap__io_wait(&d->io, 0, &at);
+  if (!why && memcmp(block, block + GAP__IO_BLOCK, GAP__IO_BLOCK) != 0) why = EIO;
+  munmap(block, 2 * GAP__IO_BLOCK);
+  return why;
+}
+
+/* The best way that works, and a line when it is not the best there is. */
+static int choose_way(struct gap__disk *d, bool plain) {
+  int no_ring = gap__io_open(&d->io, d->file, plain), why;
+  d->direct = set_direct(d->file, true);
+  int no_direct = d->direct ? 0 : errno;
+  why = probe(d);
+  if (why && d->direct && set_direct(d->file, false)) {
+    d->direct = false;
+    no_direct = why;
+    why = probe(d);
+  }
+  if (why && d->io.ringed) { /* a kernel too old for these operations */
+    no_ring = why;
+    gap__io_close(&d->io);
+    gap__io_open(&d->io, d->file, true);
+    why = probe(d);
+  }
+  if (!why && !plain && (no_ring || no_direct))
+    gap__log(GAP__LOG_WARNING, "%s: %s%s%s%s: reads and writes take more time there", d->folder,
+             no_ring ? "no io_uring (" : "", no_ring ? strerror(no_ring) : "", no_ring ? ")" : "",
+             no_direct ? " no O_DIRECT" : "");
+  return why;
+}
+
+static uint64_t units_of(const char *folder, uint64_t bytes) {
+  struct statvfs about;
+  if (!bytes && statvfs(folder, &about) == 0) bytes = (uint64_t)about.f_bavail * about.f_frsize / 5 * 4;
+  uint64_t units = bytes / GAP__DISK_UNIT;
+  return units < UINT32_MAX / 2 ? units : UINT32_MAX / 2;
+}
+
+static size_t used_bytes(const struct gap__disk *d) { return (size_t)(d->units_most / 64 + 1) * sizeof *d->used; }
+
+static int refuse(struct gap__disk *d, const char *what, int why) {
+  snprintf(d->refusal, sizeof d->refusal, "%s: %s: %s", d->folder, what, strerror(why));
+  return GAP_EIO;
+}
+
+int gap__disk_open(struct gap__disk *d, const char *folder, uint64_t most_bytes, bool plain) {
+  *d = (struct gap__disk){.file = open_file(folder)};
+  snprintf(d->folder, sizeof d->folder, "%s", folder);
+  if (d->file < 0) return refuse(d, "no file can be made there", errno);
+  d->units_most = (uint32_t)units_of(folder, most_bytes);
+  d->used = gap__meta_map(used_bytes(d));
+  int why = d->used ? choose_way(d, plain) : 0, rc = d->used ? 0 : GAP_ENOMETA;
+  if (why) rc = refuse(d, "the file cannot be used", why);
+  if (!rc) return 0;
+  if (d->used) gap__io_close(&d->io);
+  gap__meta_unmap(d->used, used_bytes(d));
+  close(d->file);
+  d->used = NULL;
+  d->file = -1;
+  return rc;
+}
+
+void gap__disk_close(struct gap__disk *d) {
+  gap__io_close(&d->io);
+  gap__meta_unmap(d->used, used_bytes(d));
+  close(d->file);
+}
+
+/* ---- space ---- */
+
+static bool is_used(const struct gap__disk *d, uint32_t unit) { return d->used[unit / 64] >> unit % 64 & 1; }
+
+static void mark(struct gap__disk *d, uint32_t first, uint32_t units, bool used) {
+  for (uint32_t unit = first; unit < first + units; unit++)
+    if (used) d->used[unit / 64] |= 1ull << unit % 64;
+    else d->used[unit / 64] &= ~(1ull << unit % 64);
+  d->units_used = used ? d->units_used + units : d->units_used - units;
+  if (first + units > d->units_end) d->units_end = first + units;
+}
+
+/* The first unused unit, looked for before the end of what was ever used. */
+static uint32_t first_unused(const struct gap__disk *d) {
+  for (uint32_t word = 0; word * 64 < d->units_end; word++)
+    if (d->used[word] != UINT64_MAX) return word * 64 + (uint32_t)__builtin_ctzll(~d->used[word]);
+  return d->units_end;
+}
+
+/* A file system that cannot reserve says so; what is not there is then noticed by the write. */
+static int reserve(struct gap__disk *d, uint32_t first, uint32_t units) {
+  off_t at = (off_t)(first * GAP__DISK_UNIT), bytes = (off_t)(units * GAP__DISK_UNIT);
+  int why;
+  do why = fallocate(d->file, 0, at, bytes) ? errno : 0;
+  while (why == EINTR);
+  return why == EOPNOTSUPP || why == ENOSYS ? 0 : why;
+}
+
+int gap__disk_take(struct gap__disk *d, uint32_t units, uint32_t *first, uint32_t *got) {
+  uint32_t at = first_unused(d), count = 0;
+  while (count < units && at + count < d->units_most && !is_used(d, at + count)) count++;
+  if (!count) {
+    char most[GAP__TEXT_BYTES];
+    snprintf(d->refusal, sizeof d->refusal, "%s: all of the %s that tiers allows are in use", d->folder,
+             gap__text_size(d->units_most * GAP__DISK_UNIT, most));
+    return GAP_ELIMIT;
+  }
+  int why = reserve(d, at, count);
+  if (why) return refuse(d, "no more space for what is to sleep", why);
+  mark(d, at, count, true);
+  *first = at;
+  *got = count;
+  return 0;
+}
+
+void gap__disk_give(struct gap__disk *d, uint32_t first, uint32_t units) {
+  mark(d, first, units, false);
+  (void)!fallocate(d->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(first * GAP__DISK_UNIT),
+                   (off_t)(units * GAP__DISK_UNIT)); /* or the space serves what comes next */
+}
+
+/* ---- data ---- */
+
+void gap__disk_begin(struct gap__disk *d, unsigned transfer, bool write, void *memory, uint32_t first, uint32_t units) {
+  gap__io_begin(&d->io, transfer, write, memory, units * GAP__DISK_UNIT, first * GAP__DISK_UNIT);
+}
+
+int gap__disk_wait(struct gap__disk *d, unsigned transfer) {
+  uint64_t at = 0;
+  int why = gap__io_wait(&d->io, transfer, &at);
+  if (!why) return 0;
+  snprintf(d->refusal, sizeof d->refusal, "%s: %s at byte %llu", d->folder,
+           why == ENODATA ? "the file ends where it should not," : strerror(why), (unsigned long long)at);
+  return GAP_EIO;
+}

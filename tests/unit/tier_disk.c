@@ -1,0 +1,210 @@
+/* The disk: what is written is read again, by both ways; a full file system, a size that is used up, a torn file, and a file that
+ * can no longer be written. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "gapless/gapless.h"
+#include "tier/disk.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define UNIT GAP__DISK_UNIT
+
+static char folder[] = "/tmp/tier_disk.XXXXXX";
+
+static int make_folder(void **state) {
+  (void)state;
+  return mkdtemp(folder) ? 0 : -1;
+}
+static int remove_folder(void **state) {
+  (void)state;
+  return rmdir(folder); /* nothing is left in it */
+}
+
+static unsigned char *memory_of(uint64_t bytes) {
+  void *got = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(got != MAP_FAILED);
+  return got;
+}
+
+static void fill(unsigned char *at, uint64_t bytes, uint64_t seed) {
+  for (uint64_t i = 0; i < bytes; i += 8) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    memcpy(at + i, &seed, 8);
+  }
+}
+
+static struct gap__disk open_disk(uint64_t most, bool plain) {
+  struct gap__disk d;
+  assert_int_equal(gap__disk_open(&d, folder, most, plain), 0);
+  assert_int_equal(d.units_most, most / UNIT);
+  return d;
+}
+
+static void round_trip(bool plain) {
+  struct gap__disk d = open_disk(64 * MIB, plain);
+  assert_true(!plain || !d.io.ringed);
+  unsigned char *out = memory_of(24 * MIB), *in = memory_of(24 * MIB);
+  uint32_t first[4], got;
+  fill(out, 24 * MIB, 5);
+  for (unsigned i = 0; i < 4; i++) { /* four transfers at once, more operations than the ring is deep */
+    assert_int_equal(gap__disk_take(&d, 3, &first[i], &got), 0);
+    assert_int_equal(got, 3);
+    gap__disk_begin(&d, i, true, out + i * 6 * MIB, first[i], 3);
+  }
+  for (unsigned i = 0; i < 4; i++) assert_int_equal(gap__disk_wait(&d, i), 0);
+  for (unsigned i = 0; i < 4; i++) gap__disk_begin(&d, 7 - i, false, in + i * 6 * MIB, first[i], 3);
+  for (unsigned i = 0; i < 4; i++) assert_int_equal(gap__disk_wait(&d, 7 - i), 0);
+  assert_memory_equal(in, out, 24 * MIB);
+  munmap(out, 24 * MIB);
+  munmap(in, 24 * MIB);
+  gap__disk_close(&d);
+}
+static void round_trip_by_ring(void **state) {
+  (void)state;
+  round_trip(false);
+}
+static void round_trip_plainly(void **state) {
+  (void)state;
+  round_trip(true);
+}
+
+/* Units are used again, side by side where they are. */
+static void space(void **state) {
+  (void)state;
+  struct gap__disk d = open_disk(20 * MIB, false);
+  uint32_t a, b, c, got;
+  assert_int_equal(gap__disk_take(&d, 4, &a, &got), 0);
+  assert_int_equal(got, 4);
+  assert_int_equal(gap__disk_take(&d, 4, &b, &got), 0);
+  assert_int_equal(gap__disk_take(&d, 4, &c, &got), 0);
+  assert_int_equal(got, 2);
+  assert_int_equal(gap__disk_unused(&d), 0);
+  assert_int_equal(gap__disk_take(&d, 1, &c, &got), GAP_ELIMIT);
+  assert_non_null(strstr(d.refusal, "all of the 20 MiB that tiers allows"));
+  gap__disk_give(&d, b, 2);
+  assert_int_equal(gap__disk_take(&d, 8, &c, &got), 0);
+  assert_true(c == b && got == 2);
+  gap__disk_give(&d, a, 4);
+  gap__disk_give(&d, b, 4);
+  struct stat about;
+  assert_int_equal(fstat(d.file, &about), 0);
+  assert_true((uint64_t)about.st_blocks * 512 <= 6 * MIB); /* given back to the file system */
+  gap__disk_close(&d);
+}
+
+static void no_such_folder(void **state) {
+  (void)state;
+  struct gap__disk d;
+  assert_int_equal(gap__disk_open(&d, "/nowhere at all", 20 * MIB, false), GAP_EIO);
+  assert_non_null(strstr(d.refusal, "/nowhere at all: no file can be made there"));
+}
+
+static void without_a_size(void **state) {
+  (void)state;
+  struct gap__disk d;
+  assert_int_equal(gap__disk_open(&d, folder, 0, false), 0);
+  assert_true(d.units_most > 0);
+  gap__disk_close(&d);
+}
+
+/* The file is cut behind our back. */
+static void torn(bool plain) {
+  struct gap__disk d = open_disk(20 * MIB, plain);
+  unsigned char *out = memory_of(4 * MIB);
+  uint32_t first, got;
+  fill(out, 4 * MIB, 8);
+  assert_int_equal(gap__disk_take(&d, 2, &first, &got), 0);
+  gap__disk_begin(&d, 0, true, out, first, 2);
+  assert_int_equal(gap__disk_wait(&d, 0), 0);
+  assert_int_equal(ftruncate(d.file, 3 * MIB + 8192), 0);
+  gap__disk_begin(&d, 0, false, out, first, 2);
+  assert_int_equal(gap__disk_wait(&d, 0), GAP_EIO);
+  assert_non_null(strstr(d.refusal, "the file ends where it should not, at byte 3153920"));
+  gap__disk_begin(&d, 0, false, out, first, 1); /* what is whole can still be read */
+  assert_int_equal(gap__disk_wait(&d, 0), 0);
+  munmap(out, 4 * MIB);
+  gap__disk_close(&d);
+}
+static void torn_by_ring(void **state) {
+  (void)state;
+  torn(false);
+}
+static void torn_plainly(void **state) {
+  (void)state;
+  torn(true);
+}
+
+/* Writes are refused from some moment on: the file is another one, which may only be read. */
+static void unwritable(bool plain) {
+  struct gap__disk d = open_disk(20 * MIB, plain);
+  unsigned char *out = memory_of(2 * MIB);
+  uint32_t first, got;
+  assert_int_equal(gap__disk_take(&d, 1, &first, &got), 0);
+  int other = open("/dev/null", O_RDONLY);
+  assert_true(other >= 0 && dup2(other, d.file) == d.file);
+  close(other);
+  gap__disk_begin(&d, 3, true, out, first, 1);
+  assert_int_equal(gap__disk_wait(&d, 3), GAP_EIO);
+  assert_non_null(strstr(d.refusal, strerror(EBADF)));
+  assert_int_equal(gap__disk_wait(&d, 3), 0); /* it is told once */
+  munmap(out, 2 * MIB);
+  gap__disk_close(&d);
+}
+static void unwritable_by_ring(void **state) {
+  (void)state;
+  unwritable(false);
+}
+static void unwritable_plainly(void **state) {
+  (void)state;
+  unwritable(true);
+}
+
+/* A file system without space, told before anything is written.  The limit on the size of files stands for it, in a child. */
+static int full_in_child(void) {
+  struct gap__disk d;
+  uint32_t first, got;
+  signal(SIGXFSZ, SIG_IGN);
+  if (gap__disk_open(&d, folder, 20 * MIB, false)) return 1;
+  struct rlimit limit = {4 * MIB, 4 * MIB};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  if (gap__disk_take(&d, 2, &first, &got)) return 2;
+  if (gap__disk_take(&d, 1, &first, &got) != GAP_EIO || d.units_used != 2) return 3;
+  return strstr(d.refusal, "no more space for what is to sleep") ? 0 : 4;
+}
+static void full(void **state) {
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) _exit(full_in_child());
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip_by_ring),
+                                     cmocka_unit_test(round_trip_plainly),
+                                     cmocka_unit_test(space),
+                                     cmocka_unit_test(no_such_folder),
+                                     cmocka_unit_test(without_a_size),
+                                     cmocka_unit_test(torn_by_ring),
+                                     cmocka_unit_test(torn_plainly),
+                                     cmocka_unit_test(unwritable_by_ring),
+                                     cmocka_unit_test(unwritable_plainly),
+                                     cmocka_unit_test(full)};
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
