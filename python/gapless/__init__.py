@@ -30,6 +30,8 @@ __all__ = [
     "configure",
     "defragment",
     "reserve_host",
+    "sleep",
+    "wake",
     "info",
     "Heap",
     "HeapPool",
@@ -177,6 +179,27 @@ def reserve_host(size: int, device: Any = None) -> None:
 
     heap = _heap_in_use()
     (heap if heap is not None else default_heap()).reserve_host(size, _device(device))
+
+
+def sleep(
+    tag: Optional[str] = None,
+    device: Any = None,
+    *,
+    drop: bool = False,
+    unchanged: bool = False,
+    disk: bool = False,
+) -> int:
+    """Gives the device memory of ``with gapless.pool(tag=...)`` back to the driver and keeps its addresses; returns how many
+    bytes.  :func:`wake` brings the contents back.  0 while gapless is not in use; see :meth:`Heap.sleep`."""
+    heap = _heap_in_use()
+    return 0 if heap is None else heap.sleep(tag, _device(device), drop=drop, unchanged=unchanged, disk=disk)
+
+
+def wake(tag: Optional[str] = None, device: Any = None, *, keep: bool = False) -> None:
+    """The memory of ``tag`` is back, with the same bytes at the same addresses; see :meth:`Heap.wake`."""
+    heap = _heap_in_use()
+    if heap is not None:
+        heap.wake(tag, _device(device), keep=keep)
 
 
 def info() -> Dict[str, Any]:

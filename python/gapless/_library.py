@@ -93,6 +93,14 @@ class TiersStruct(Structure):
         ("host_locked_bytes", c_uint64),
         ("host_used_bytes", c_uint64),
         ("host_more_bytes", c_uint64),
+        ("disk_used_bytes", c_uint64),
+        ("asleep_bytes", c_uint64),
+        ("sleeps", c_uint64),
+        ("wakes", c_uint64),
+        ("saved_bytes", c_uint64),
+        ("restored_bytes", c_uint64),
+        ("spared_bytes", c_uint64),
+        ("time_us", c_uint64),
     ]
 
 
@@ -162,6 +170,9 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "gap_explain": (c_int, [_HEAP, c_int, c_char_p, c_size_t, POINTER(c_size_t)]),
     "gap_check": (c_int, [_HEAP, c_int, c_char_p, c_size_t]),
     "gap_reserve_host": (c_int, [_HEAP, c_int, c_uint64]),
+    "gap_sleep": (c_int, [_HEAP, c_int, c_char_p, c_uint, POINTER(c_uint64)]),
+    "gap_wake": (c_int, [_HEAP, c_int, c_char_p, c_uint]),
+    "gap_wake_block": (c_int, [_HEAP, _ADDR]),
     "gap_get_tiers": (c_int, [_HEAP, c_int, POINTER(TiersStruct)]),
     "gap_torch_set_throw": (None, [c_void_p]),
     "gap_torch_capture": (None, [c_char_p, c_size_t]),

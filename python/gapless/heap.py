@@ -15,6 +15,8 @@ __all__ = ["Heap", "HeapPool", "Block", "Event", "Usage", "default_heap"]
 _BACKENDS = {"cuda": 0, "host": 1, "sim": 2}
 _NO_ENVIRONMENT, _NO_THREAD = 1, 2
 _POOL_PRIVATE, _POOL_SHARED, _POOL_CONTIGUOUS = 0, 1, 2
+_DROP, _UNCHANGED, _DISK = 1, 2, 4  # GAP_SLEEP_...
+_KEEP = 1  # GAP_WAKE_...
 _STATES = ("idle", "live", "pending", "hole")
 _EVENTS = (
     "alloc",
@@ -258,8 +260,47 @@ class Heap:
             raise ValueError("a size is not negative")
         self._check_tier(library().gap_reserve_host(self._heap, device, size), device, f"reserve_host of {size} bytes")
 
+    def sleep(
+        self,
+        tag: Optional[str] = None,
+        device: int = 0,
+        *,
+        drop: bool = False,
+        unchanged: bool = False,
+        disk: bool = False,
+    ) -> int:
+        """Gives the memory of all pools with ``tag`` (None: with any tag) back to the driver; returns how many bytes.
+
+        Addresses stay, contents go to pinned host memory and from there, where its budget ends, to the disk of ``tiers``.
+        Nothing that uses the memory may be launched before :meth:`wake` has returned; what was launched is waited for.
+        ``drop``: contents are of no use, nothing is saved.  ``unchanged``: nothing was written since
+        ``wake(keep=True)``, whose copy is used.  ``disk``: to the disk, though host memory has room.
+        """
+        freed = c_uint64()
+        flags = (_DROP if drop else 0) | (_UNCHANGED if unchanged else 0) | (_DISK if disk else 0)
+        code = library().gap_sleep(self._heap, device, tag.encode() if tag is not None else None, flags, byref(freed))
+        self._check_tier(code, device, f"sleep of {tag!r}")
+        return freed.value
+
+    def wake(self, tag: Optional[str] = None, device: int = 0, *, keep: bool = False) -> None:
+        """The same bytes are at the same addresses again, or an error says why they sleep on.
+
+        ``keep``: the copy stays for a later ``sleep(unchanged=True)``, which then copies nothing.
+        """
+        code = library().gap_wake(self._heap, device, tag.encode() if tag is not None else None, _KEEP if keep else 0)
+        self._check_tier(code, device, f"wake of {tag!r}")
+
+    def wake_block(self, address: int) -> None:
+        """Only what lies behind the block that ``address`` is in."""
+        found = self.find(address)
+        code = library().gap_wake_block(self._heap, address)
+        if found is None:
+            check(code, f"wake_block of {address:#x}")
+        else:
+            self._check_tier(code, found[0], f"wake_block of {address:#x}")
+
     def tiers(self, device: int = 0) -> Dict[str, int]:
-        """Bytes of host memory that are locked, used, and could be had."""
+        """Bytes of host memory that are locked, used, and could be had; what sleeps, what was saved and restored."""
         out = _library.TiersStruct(size=ctypes.sizeof(_library.TiersStruct))
         check(library().gap_get_tiers(self._heap, device, byref(out)), "tiers")
         return {name: getattr(out, name) for name, _type in _library.TiersStruct._fields_ if name != "size"}

@@ -80,6 +80,7 @@ static bool make_live(struct gap__lane *lane, uint32_t index, uint64_t bytes) {
   b->state = GAP__LIVE;
   b->link_next = 0;
   b->slack = (uint32_t)(((uint64_t)b->len << GAP__UNIT_SHIFT) - bytes);
+  lane->touched = true;
   gap__events_block(lane, b, GAP_EVENT_ALLOC);
   return gap__tally_alloc(lane, b->len, b->slack);
 }
@@ -96,7 +97,7 @@ int gap__at_alloc(struct gap__policy_state *s, gap_addr addr, uint64_t bytes) {
   uint32_t index = 0;
   gap__lock(&s->lock);
   gap__lock(&lane->lock);
-  int rc = carve(range, (uint32_t)first, (uint32_t)units, &index);
+  int rc = lane->asleep ? GAP_ESTATE : carve(range, (uint32_t)first, (uint32_t)units, &index);
   gap__unlock(&lane->lock);
   if (rc == GAP_EAGAIN) rc = take_back(s, range, (uint32_t)first, (uint32_t)units, &index);
   gap__lock(&lane->lock);
@@ -127,6 +128,7 @@ static int visit_pages(struct gap__policy_state *s, struct gap__range *range, ui
     const struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
     const struct gap__chunk_rec *chunk = gap__chunk_at(s, m->chunk);
     gap_addr at = gap__range_addr(range, m->page << GAP__PAGE_UNIT_SHIFT);
+    if (chunk->asleep) return GAP_ESTATE;
     int rc = visit(arg, s->dev, at, chunk->handle, (uint64_t)chunk->pages << GAP__PAGE_SHIFT);
     if (rc) return rc;
     page = m->page + chunk->pages;

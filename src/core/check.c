@@ -222,7 +222,7 @@ static void check_spare(struct report *r, struct gap__lane *lane, struct census 
 }
 
 static void check_chunks(struct report *r, const struct gap__policy_state *s, uint64_t home_pages) {
-  uint64_t pages = 0, loose = s->drain_segment != 0;
+  uint64_t pages = 0, gone = 0, loose = s->drain_segment != 0; /* `gone`: asleep, and the driver's */
   for (uint32_t i = s->loose; i; i = gap__chunk_at(s, i)->next_loose) {
     loose += gap__chunk_at(s, i)->pages;
     if (gap__chunk_at(s, i)->home) fail(r, "chunk %u: loose, with a home", i);
@@ -238,14 +238,17 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
       const struct gap__chunk_rec *c = gap__chunk_at(s, mapping->chunk);
       if (mapping->range != i || page < mapping->page || page >= mapping->page + c->pages)
         fail(r, "page %u: its slot names a mapping elsewhere", page);
-      if (c->home == m && mapping->page == page) pages += c->pages;
+      if (c->home == m && mapping->page == page) pages += c->pages, gone += c->handle ? 0 : c->pages;
+      if (mapping->away && !c->asleep) fail(r, "page %u: its memory is away, and awake", page);
+      if (c->home == m && c->asleep && !range->arena->lane->asleep) fail(r, "page %u: it sleeps in a lane that does not", page);
+      if (!c->handle && !c->asleep) fail(r, "page %u: there is no memory behind it", page);
       if (c->home == m && mapping->dark) fail(r, "page %u: its memory cannot be used", page);
       bool listed = false;
       for (uint32_t k = c->mappings; k; k = gap__mapping_at(s, k)->next) listed |= k == m;
       if (!listed) fail(r, "page %u: its mapping is not in its chunk's list", page);
     }
   }
-  if (pages + loose != s->held_pages || home_pages != pages || s->held[0].current != (int64_t)s->held_pages)
+  if (pages - gone + loose != s->held_pages || home_pages != pages || s->held[0].current != (int64_t)s->held_pages)
     fail(r, "held: %llu pages have a home, %llu are counted", (unsigned long long)pages,
          (unsigned long long)s->held_pages);
 }

@@ -29,6 +29,16 @@ void gap__chunk_count_extra(struct gap__policy_state *s, int64_t pages) {
   count_loose(s, pages);
 }
 
+void gap__chunk_count_asleep(struct gap__policy_state *s, const struct gap__chunk_rec *c, int64_t pages) {
+  const struct gap__arena *arena = gap__range_at(s, gap__mapping_at(s, c->home)->range)->arena;
+  count_held(s, pages);
+  run_by(&s->held[gap__arena_figure(arena)], pages);
+}
+
+void gap__chunk_forget_home(const struct gap__range *range, uint32_t pages) {
+  range->arena->home_pages -= pages;
+}
+
 /* `pages` more (or, below 0, fewer) have their home at `page`. */
 static void count_home(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, int64_t pages) {
   range->arena->home_pages += pages;

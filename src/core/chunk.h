@@ -15,6 +15,10 @@ int gap__chunk_abandon(struct gap__policy_state *, uint32_t chunk);
 static inline bool gap__chunk_is_loose(const struct gap__policy_state *s, uint32_t chunk) {
   return !gap__chunk_at(s, chunk)->home;
 }
+/* For chunks that fall asleep and wake: their pages are held no more, or (above 0) again.  And of such a chunk, for good: nobody is at
+ * home on `pages` pages of the range. */
+void gap__chunk_count_asleep(struct gap__policy_state *, const struct gap__chunk_rec *, int64_t pages);
+void gap__chunk_forget_home(const struct gap__range *, uint32_t pages);
 /* Counts a page that the driver has given and will not take back, or (-1) has taken back after all. */
 void gap__chunk_count_extra(struct gap__policy_state *, int64_t pages);
 /* Maps a chunk at `page` of `range`, whose slots are empty; not accessible yet. The first mapping is the home. */

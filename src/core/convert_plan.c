@@ -63,7 +63,7 @@ static bool is_pinned(const struct gap__policy_state *s, uint32_t mapping) {
 
 static const struct gap__chunk_rec *at_home(const struct gap__policy_state *s, uint32_t chunk) {
   const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
-  return c->mappings && c->home ? c : NULL;
+  return c->mappings && c->home && !c->asleep ? c : NULL;
 }
 
 /* A pinned pool's addresses stay as they are, old ones too: a graph may use them. */

@@ -96,6 +96,8 @@ static uint64_t room_of(struct gap__policy_state *s) {
 static void add_work(struct gap__policy_state *s, struct gap__stats *out) {
   out->stalls += s->stalls;
   out->stall_us += s->stall_ns / 1000;
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    out->asleep_bytes += (int64_t)(lane->asleep_pages << GAP__PAGE_SHIFT);
   out->pages_grown += s->grown;
   out->pages_made_ahead += s->made_ahead;
   out->pages_stolen += s->stolen;

@@ -10,6 +10,7 @@
 #include "core/follow.h"
 #include "core/gate.h"
 #include "core/pool.h"
+#include "core/sleep.h"
 #include "core/supply.h"
 #include "core/tally.h"
 
@@ -245,6 +246,7 @@ static int find_spare(struct gap__policy_state *s, struct gap__lane **out) {
 
 static void serve(struct gap__lane *lane, const struct wanted *w) {
   struct gap__policy_state *s = lane->owner;
+  bool asleep = (w->pool.first || w->pool.second) && gap__sleep_sleeps(s, w->pool);
   gap__lock(&lane->lock);
   lane->stream = w->stream;
   lane->thread = w->thread;
@@ -252,6 +254,8 @@ static void serve(struct gap__lane *lane, const struct wanted *w) {
   lane->ended = lane->released = false;
   gap__lane_make_plain(lane);
   atomic_store(&lane->pinned, gap__pool_pins(s, w->pool));
+  lane->touched = true;
+  if (asleep) gap__sleep_mark(lane);
   if (gap__dev_stream_id(s->dev, w->stream, &lane->stream_id)) lane->stream_id = 0;
   publish(lane);
   gap__gate_note(s, w->stream, w->thread);

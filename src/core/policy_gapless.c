@@ -18,6 +18,7 @@
 #include "core/pending.h"
 #include "core/pool.h"
 #include "core/reclaim.h"
+#include "core/sleep.h"
 #include "core/supply.h"
 #include "core/tally.h"
 #include "core/tray.h"
@@ -126,7 +127,7 @@ static inline int alloc_locked(const struct gap__policy_state *s, struct gap__la
   uint32_t index = take_cached(lane, units);
   if (!index) {
     if (__builtin_expect(gap__tally_has_pending(lane), 0)) look_at_pending(lane);
-    if (units <= GAP__UNITS_MAX) index = take_idle(lane, (uint32_t)units);
+    if (units <= GAP__UNITS_MAX && !lane->asleep) index = take_idle(lane, (uint32_t)units);
   }
   if (__builtin_expect(!index, 0)) return alloc_slow(lane, units, bytes, out);
   *out = hand_out(s, lane, index, units, bytes);
@@ -149,7 +150,7 @@ static COLD int fetch_tray(struct gap__lane *lane, uint32_t class, uint64_t byte
                                    .bytes = bytes, .aligned = true, .tray = true, .class = class,
                                    .least = gap__page_up(classes->units[class]) << GAP__PAGE_UNIT_SHIFT};
   struct gap__arena *arena = &lane->arena[is_small(classes->units[class]) ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
-  *index = gap__arena_fit(arena, req.units, true);
+  *index = lane->asleep ? 0 : gap__arena_fit(arena, req.units, true);
   int rc = *index ? 0 : climb(lane, &req, index);
   if (rc || gap__block(lane, *index)->tray) return rc;
   rc = gap__tray_cut(arena, *index, class);
@@ -166,12 +167,18 @@ static COLD int alloc_pooled(const struct gap__policy_state *s, struct gap__lane
   uint32_t index = gap__tray_take(lane, class);
   if (!index && gap__tally_has_pending(lane)) {
     look_at_pending(lane);
-    index = gap__tray_take(lane, class);
+    index = lane->asleep ? 0 : gap__tray_take(lane, class);
   }
   int rc = index ? 0 : fetch_tray(lane, class, bytes, &index);
   if (rc) return give_up(lane, rc, bytes, out);
   *out = hand_out(s, lane, index, classes->units[class], bytes);
   return 0;
+}
+
+static COLD int refuse_asleep(struct gap__lane *lane) {
+  gap__sleep_explain(lane);
+  gap__unlock(&lane->lock);
+  return GAP_ESTATE;
 }
 
 /* A private pool, size classes, a per-thread default stream, a plan, or somebody who asks for the first time. */
@@ -182,6 +189,8 @@ static __attribute__((noinline)) int alloc_finding(struct gap__policy_state *s, 
   struct gap__lane *lane = gap__lane_lock(s, stream, thread, pool);
   int rc = lane ? 0 : gap__lane_get(s, stream, thread, pool, &lane);
   if (rc) return rc;
+  if (lane->asleep) return refuse_asleep(lane);
+  lane->touched = true;
   uint64_t units = units_of(s, bytes);
   if (atomic_load_explicit(&s->pooled, memory_order_relaxed)) return alloc_pooled(s, lane, units, bytes, out);
   if (gap__follows(s) && !(pool.first | pool.second)) return alloc_planned(s, lane, units, bytes, out);
@@ -417,7 +426,8 @@ static size_t state_bytes(uint32_t lanes) {
 static void destroy(struct gap__policy_state *s) {
   gap__maker_stop(s);
   for (uint32_t i = 1; s->chunks.base && i < s->chunks.count; i++)
-    if (gap__chunk_at(s, i)->mappings) gap__chunk_release(s, i);
+    if (gap__chunk_at(s, i)->asleep) gap__sleep_discard(s, i);
+    else if (gap__chunk_at(s, i)->mappings) gap__chunk_release(s, i);
   for (uint32_t next, i = s->loose; i; i = next) {
     next = gap__chunk_at(s, i)->next_loose;
     gap__chunk_release(s, i);

@@ -12,7 +12,7 @@ static struct gap__pool *find(struct gap__policy_state *s, gap_pool_id id) {
 static void pin(struct gap__policy_state *s, gap_pool_id id, bool pinned, bool released) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     if (!same_pool(lane->pool, id)) continue;
-    atomic_store(&lane->pinned, pinned);
+    atomic_store(&lane->pinned, pinned || lane->asleep);
     lane->released = released;
   }
 }

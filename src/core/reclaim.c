@@ -18,6 +18,7 @@
 #include "core/neighbour.h"
 #include "core/pending.h"
 #include "core/place.h"
+#include "core/sleep.h"
 #include "core/supply.h"
 #include "core/tray.h"
 #include "core/trouble.h"
@@ -137,7 +138,9 @@ static bool search_units(struct ladder *l) {
   return serve(l, GAP__PLACE_FEW_CONSUMED);
 }
 
+/* It may have fallen asleep while the lock was given up. */
 static bool search(struct ladder *l) {
+  if (l->lane->asleep) return false;
   if (search_units(l)) return true;
   if (!l->req->least || l->units == l->req->least) return false;
   l->units = l->req->least;
@@ -225,7 +228,7 @@ static bool convert(struct ladder *l) {
   struct gap__policy_state *s = l->s;
   struct gap__spot spot;
   uint32_t block;
-  if (!gap__converts(s) || l->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(s)) return false;
+  if (l->lane->asleep || !gap__converts(s) || l->units >> GAP__PAGE_UNIT_SHIFT > gap__limit_most(s)) return false;
   note_other_streams(l);
   uint64_t soft = gap__soft_limit(s, l->req->bytes), hard = gap__hard_limit(s);
   if (!find_spot(l, GAP__PLACE_FEW_CONSUMED, &spot, &block)) return false;
@@ -312,7 +315,10 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
     s->retries += tries > 0;
     served = climb(&l);
   }
-  if (!served && s->trouble.kind == GAP__TROUBLE_ADDRESSES) rc = GAP_ENOTSUP;
+  if (!served && lane->asleep) {
+    gap__sleep_explain(lane);
+    rc = GAP_ESTATE;
+  } else if (!served && s->trouble.kind == GAP__TROUBLE_ADDRESSES) rc = GAP_ENOTSUP;
   else if (!served) {
     s->ooms++;
     rc = gap__diagnose_failure(lane, req);
@@ -346,7 +352,7 @@ int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, stru
   gap__pending_poll(l.s, lane);
   uint64_t soft = gap__follow_limit(l.s, gap__soft_limit(l.s, req->bytes), gap__hard_limit(l.s));
   gap__lock(&lane->lock);
-  int rc = reserve_at(&l, &spot, &reserved);
+  int rc = lane->asleep ? GAP_ESTATE : reserve_at(&l, &spot, &reserved);
   gap__unlock(&lane->lock);
   if (!rc) rc = supply(&l, &spot, reserved, soft);
   end(&l);

@@ -53,6 +53,7 @@ static void make_live(struct gap__lane *lane, uint32_t index) {
   b->state = GAP__LIVE;
   b->link_next = 0;
   b->slack = 0;
+  lane->touched = true;
   bool trip = gap__tally_alloc(lane, b->len, 0);
   gap__events_block(lane, b, GAP_EVENT_ALLOC);
   gap__unlock(&lane->lock);

@@ -15,7 +15,7 @@
  *     slot[page] of a range = mapping index or 0
  *     page lies in a live, idle, cached, pending or reserved block  <=>  its slot's mapping is a home   (*)
  *     page lies in a hole  =>  its slot is 0 or a lent mapping
- *     held bytes = sum of the pages of all chunks
+ *     held bytes = sum of the pages of all chunks, but for those that are asleep (sleep.h) and the driver's again
  *     a chunk has a home, or it is *loose*: the driver would not take it back, and is asked again later
  *   (*) a reserved block is one whose pages are being supplied; it may have both.
  *
@@ -145,6 +145,7 @@ struct gap__chunk_rec {
   uint32_t mappings; /* list of all mappings, home included */
   uint32_t next_loose;
   bool known; /* others know this very memory (exported, registered): it is never exchanged */
+  bool asleep, empty; /* sleep.h */
 };
 
 struct gap__mapping {
@@ -154,6 +155,7 @@ struct gap__mapping {
   uint32_t stamp; /* lent: epoch of the last use at this address */
   uint16_t range;
   bool dark;      /* no access was given: nothing may be served from here */
+  bool away;      /* of a chunk that is asleep: the driver has it no more */
 };
 
 /* What one lane has live of one of torch's kinds.  The fast path checks the limits in one branch: within them no device-wide peak
@@ -194,6 +196,8 @@ struct gap__track {
 struct gap__lane {
   _Alignas(64) struct gap__lock lock;
   bool ended;                    /* its stream was retired, or its thread is gone; written under both locks */
+  bool asleep;                   /* nothing is allocated from it: sleep.h; written under both locks */
+  bool touched;                  /* something was allocated since it woke; in private pools only */
   uint32_t epoch;                /* open: frees are stamped with it */
   uint32_t credit;               /* frees until the epoch is closed; GAP__EPOCH_FREES: there was none in it */
   /* whom it serves; written under both locks, while nobody visits */
@@ -219,6 +223,7 @@ struct gap__lane {
   struct gap__lane *next;        /* all lanes of the device, newest first; or the spare ones */
   _Atomic bool pinned;           /* a private pool in use: its pages stay */
   bool released;                 /* its private pool is no longer in use; device lock */
+  uint64_t asleep_pages;         /* of chunks at home here that are asleep; device lock */
   /* fixed after creation */
   struct gap__policy_state *owner;
   struct gap__arena arena[GAP__ARENA_COUNT];

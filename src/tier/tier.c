@@ -1,10 +1,12 @@
 #include "tier/tier.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
-#include "tier/state.h"
+#include "core/heap_sleep.h"
+#include "core/sleep.h"
+#include "tier/sleep.h"
 
 int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) {
   int count = gap__heap_device_count(heap);
@@ -15,61 +17,133 @@ int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) 
   gap__conf_tiers_read(tiers, &tier->conf);
   tier->allowance.root = "";
   tier->allowance.most_bytes = tier->conf.host_bytes;
-  for (int i = 0; i < count; i++) pthread_mutex_init(&tier->devices[i].mutex, NULL);
+  for (int i = 0; i < count; i++) {
+    pthread_mutex_init(&tier->devices[i].mutex, NULL);
+    tier->devices[i].ordinal = i;
+  }
   *out = tier;
   return 0;
+}
+
+static void end_device(struct tier_device *d) {
+  gap__image_free(&d->image);
+  gap__carrier_free(&d->carrier);
+  if (d->image.disk) gap__disk_close(&d->disk);
+  gap__pinned_destroy(&d->pinned);
 }
 
 /* In the child of a fork nothing may touch the driver, and another thread may have held a mutex. */
 void gap__tier_destroy(struct gap__tier *tier) {
   if (!tier) return;
   for (int i = 0; i < tier->count && !gap__heap_forked(tier->heap); i++) {
-    if (tier->devices[i].dev) gap__pinned_destroy(&tier->devices[i].pinned);
+    if (tier->devices[i].dev) end_device(&tier->devices[i]);
     pthread_mutex_destroy(&tier->devices[i].mutex);
   }
   free(tier);
 }
 
-/* The device with its mutex held. */
-static int enter(struct gap__tier *tier, int device, struct tier_device **out) {
+static void begin_device(struct gap__tier *tier, struct tier_device *d, struct gap__dev *dev) {
+  d->dev = d->carrier.dev = dev;
+  gap__pinned_init(&d->pinned, dev, &tier->allowance);
+  d->image.pinned = &d->pinned;
+}
+
+int gap__tier_enter(struct gap__tier *tier, int device, struct tier_device **out) {
   struct gap__dev *dev;
   int rc = gap__heap_open(tier->heap, device, &dev);
   if (rc) return rc;
   struct tier_device *d = &tier->devices[device];
   pthread_mutex_lock(&d->mutex);
-  if (!d->dev) gap__pinned_init(&d->pinned, dev, &tier->allowance);
-  d->dev = dev;
+  if (!d->dev) begin_device(tier, d, dev);
+  d->words[0] = '\0';
   *out = d;
   return 0;
 }
 
-static void leave(struct tier_device *d) { pthread_mutex_unlock(&d->mutex); }
-
-static void explain_pool(struct gap__tier *tier, int device, const struct gap__pinned *p) {
-  gap__heap_explain(tier->heap, device, p->refusal);
-  gap__log(GAP__LOG_WARNING, "device %d: %s", device, p->refusal);
+/* Every failure leaves words behind; the code's own where there are no better ones. */
+static int leave_with(struct gap__tier *tier, struct tier_device *d, int rc, const char *what) {
+  char words[600];
+  if (rc && rc != GAP_EINVAL) {
+    snprintf(words, sizeof words, "%s: %s", what, *d->words ? d->words : gap_strerror(rc));
+    gap__heap_explain(tier->heap, d->ordinal, words);
+    gap__log(GAP__LOG_WARNING, "device %d: %s", d->ordinal, words);
+  }
+  gap__tier_leave(d);
+  return rc;
 }
 
 int gap__tier_reserve_host(struct gap__tier *tier, int device, uint64_t bytes) {
   struct tier_device *d;
-  int rc = enter(tier, device, &d);
+  int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
-  bool grows = bytes > d->pinned.locked_bytes;
+  gap__tier_sweep(tier, d);
+  d->pinned.refusal[0] = '\0';
   rc = gap__pinned_resize(&d->pinned, bytes);
-  if (rc && rc != GAP_EINVAL && grows) explain_pool(tier, device, &d->pinned);
-  leave(d);
-  return rc;
+  if (rc) snprintf(d->words, sizeof d->words, "%s", d->pinned.refusal);
+  return leave_with(tier, d, rc, "reserve_host");
+}
+
+int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigned flags, uint64_t *freed) {
+  struct tier_device *d;
+  if (flags & ~(unsigned)(GAP_SLEEP_DROP | GAP_SLEEP_UNCHANGED | GAP_SLEEP_DISK)) return GAP_EINVAL;
+  if (flags & GAP_SLEEP_DROP && flags != GAP_SLEEP_DROP) return GAP_EINVAL;
+  int rc = gap__tier_enter(tier, device, &d);
+  if (rc) return rc;
+  uint64_t began = gap__dev_now_ns(d->dev);
+  gap__tier_sweep(tier, d);
+  rc = gap__tier_fall(tier, d, tag, flags, freed);
+  d->figures.ns += gap__dev_now_ns(d->dev) - began;
+  return leave_with(tier, d, rc, "sleep");
+}
+
+int gap__tier_wake(struct gap__tier *tier, int device, const char *tag, unsigned flags) {
+  struct tier_device *d;
+  if (flags & ~(unsigned)GAP_WAKE_KEEP) return GAP_EINVAL;
+  int rc = gap__tier_enter(tier, device, &d);
+  if (rc) return rc;
+  uint64_t began = gap__dev_now_ns(d->dev);
+  rc = gap__tier_rise(tier, d, tag, flags);
+  gap__tier_sweep(tier, d);
+  d->figures.ns += gap__dev_now_ns(d->dev) - began;
+  return leave_with(tier, d, rc, "wake");
+}
+
+int gap__tier_wake_block(struct gap__tier *tier, gap_addr addr) {
+  struct gap__block_info block;
+  struct tier_device *d;
+  int device, rc = gap__heap_find(tier->heap, addr, &block, &device);
+  if (!rc) rc = gap__tier_enter(tier, device, &d);
+  if (rc) return rc;
+  uint64_t began = gap__dev_now_ns(d->dev);
+  rc = gap__tier_rise_block(tier, d, &block);
+  d->figures.ns += gap__dev_now_ns(d->dev) - began;
+  return leave_with(tier, d, rc, "wake_block");
+}
+
+static uint64_t asleep_bytes(struct gap__tier *tier, int device) {
+  struct gap__sleepers who;
+  int rc = gap__heap_sleepers(tier->heap, device, NULL, &who);
+  free(who.pools);
+  return rc || !who.state ? 0 : gap__sleep_pages(who.state) * GAP__PAGE;
 }
 
 int gap__tier_figures(struct gap__tier *tier, int device, gap_tiers *out) {
   struct tier_device *d;
   if (out->size != sizeof *out) return GAP_EINVAL;
-  int rc = enter(tier, device, &d);
+  int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
   *out = (gap_tiers){.size = sizeof *out,
                      .host_locked_bytes = d->pinned.locked_bytes,
                      .host_used_bytes = d->pinned.used_bytes,
-                     .host_more_bytes = gap__pinned_reach(&d->pinned)};
-  leave(d);
+                     .host_more_bytes = gap__pinned_reach(&d->pinned),
+                     .disk_used_bytes = d->image.disk ? d->disk.units_used * GAP__DISK_UNIT : 0,
+                     .asleep_bytes = asleep_bytes(tier, device),
+                     .sleeps = d->figures.sleeps,
+                     .wakes = d->figures.wakes,
+                     .saved_bytes = d->figures.bytes_out,
+                     .restored_bytes = d->figures.bytes_in,
+                     .spared_bytes = d->figures.bytes_spared,
+                     .time_us = d->figures.ns / 1000};
+  gap__tier_leave(d);
   return 0;
 }

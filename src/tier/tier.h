@@ -13,6 +13,9 @@ int gap__tier_create(gap_heap *, const char *tiers, struct gap__tier **out);
 void gap__tier_destroy(struct gap__tier *);
 
 int gap__tier_reserve_host(struct gap__tier *, int device, uint64_t bytes);
+int gap__tier_sleep(struct gap__tier *, int device, const char *tag, unsigned flags, uint64_t *freed);
+int gap__tier_wake(struct gap__tier *, int device, const char *tag, unsigned flags);
+int gap__tier_wake_block(struct gap__tier *, gap_addr);
 int gap__tier_figures(struct gap__tier *, int device, gap_tiers *out);
 
 #endif

@@ -1,5 +1,7 @@
 """Memory beyond the card, on host memory."""
 
+import ctypes
+
 import gapless
 import pytest
 from conftest import ROOT
@@ -26,7 +28,8 @@ def test_every_function_of_the_header_has_a_prototype():
 
 def test_reserve_host(heap):
     heap.reserve_host(10 * MIB)
-    assert heap.tiers() == {"host_locked_bytes": 10 * MIB, "host_used_bytes": 0, "host_more_bytes": 32 * MIB}
+    now = heap.tiers()
+    assert (now["host_locked_bytes"], now["host_used_bytes"], now["host_more_bytes"]) == (10 * MIB, 0, 32 * MIB)
     heap.reserve_host(0)
     assert heap.tiers()["host_locked_bytes"] == 0
     with pytest.raises(ValueError):
@@ -37,3 +40,79 @@ def test_refused_in_words(heap):
     with pytest.raises(gapless.Error, match="34 MiB more of host memory would have to be locked, 32 MiB may be"):
         heap.reserve_host(34 * MIB)
     assert heap.tiers()["host_locked_bytes"] == 0
+
+
+def fill(address, size, byte):
+    ctypes.memset(address, byte, size)
+
+
+def holds(address, size, byte):
+    return ctypes.string_at(address, size) == bytes([byte]) * size
+
+
+def test_sleep_and_wake(heap):
+    with heap.pool("weights") as weights:
+        one, two = heap.alloc(5 * MIB), heap.alloc(700)
+    fill(one, 5 * MIB, 17)
+    fill(two, 700, 34)
+    held = heap.stat("reserved_bytes.all.current")
+    assert heap.sleep("weights") == 8 * MIB
+    assert heap.stat("reserved_bytes.all.current") == held - 8 * MIB
+    assert heap.stat("asleep_bytes") == heap.tiers()["asleep_bytes"] == 8 * MIB
+    with pytest.raises(gapless.Error, match="not allowed in the present state"):
+        heap.alloc(512, pool=weights)
+    heap.wake_block(one)
+    assert holds(one, 5 * MIB, 17)
+    heap.wake("weights")
+    assert holds(one, 5 * MIB, 17) and holds(two, 700, 34)
+    heap.free(one)
+    heap.free(two)
+
+
+def test_copies_that_are_kept_or_dropped(heap):
+    with heap.pool("weights"):
+        one = heap.alloc(4 * MIB)
+    fill(one, 4 * MIB, 1)
+    heap.sleep("weights")
+    heap.wake("weights", keep=True)
+    heap.sleep("weights", unchanged=True)
+    heap.wake()
+    assert heap.tiers()["spared_bytes"] == heap.tiers()["saved_bytes"] == 4 * MIB
+    assert holds(one, 4 * MIB, 1)
+    heap.sleep(drop=True)
+    heap.wake()
+    assert heap.tiers()["saved_bytes"] == 4 * MIB
+    heap.free(one)
+
+
+def test_errors_say_why(heap):
+    with pytest.raises(gapless.Error, match="no pool of the device has that tag"):
+        heap.sleep("nobody")
+    with pytest.raises(gapless.Error):
+        heap.wake_block(4096)
+    with heap.pool("large"):
+        large = heap.alloc(40 * MIB)
+    fill(large, 40 * MIB, 3)
+    with pytest.raises(gapless.Error, match="32 MiB may be"):
+        heap.sleep("large")
+    assert holds(large, 40 * MIB, 3)
+    heap.free(large)
+
+
+def test_to_disk(tmp_path):
+    with gapless.Heap("host", device_bytes=64 * MIB, conf=f"tiers:disk={tmp_path}:50M", environment=False) as heap:
+        with heap.pool("weights"):
+            one = heap.alloc(20 * MIB)
+        fill(one, 20 * MIB, 9)
+        heap.sleep("weights")
+        assert heap.tiers()["disk_used_bytes"] == 20 * MIB
+        heap.wake("weights")
+        assert holds(one, 20 * MIB, 9)
+        assert heap.tiers()["disk_used_bytes"] == 0
+        heap.free(one)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_not_in_use():
+    assert gapless.sleep("weights") == 0
+    gapless.wake("weights")

@@ -1,0 +1,248 @@
+#include "tier/carry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tier/crew.h"
+#include "tier/sum.h"
+
+/* ---- what is needed ---- */
+
+int gap__carrier_ready(struct gap__carrier *c) {
+  int rc = 0;
+  for (int i = 0; i < 2 && !rc; i++)
+    if (!c->streams[i]) rc = gap__dev_stream_create(c->dev, &c->streams[i]);
+  for (int i = 0; i < GAP__CARRY_WINDOW && !rc; i++)
+    if (!c->events[i]) rc = gap__dev_event_create(c->dev, c->streams[i % 2], &c->events[i]);
+  return rc;
+}
+
+void gap__carrier_free(struct gap__carrier *c) {
+  for (int i = 0; i < GAP__CARRY_WINDOW; i++)
+    if (c->events[i]) gap__dev_event_destroy(c->dev, c->events[i]);
+  for (int i = 0; i < 2; i++)
+    if (c->streams[i]) gap__dev_stream_destroy(c->dev, c->streams[i]);
+}
+
+int gap__carrier_stage(struct gap__carrier *c, struct gap__pinned *pinned) {
+  int rc = gap__pinned_ensure(pinned, GAP__CARRY_STAGES * GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE);
+  for (int i = 0; i < GAP__CARRY_STAGES && !rc; i++) {
+    uint32_t got = gap__pinned_take(pinned, GAP__CARRY_DISK_UNITS, &c->stages[i]);
+    if (got == GAP__CARRY_DISK_UNITS) continue;
+    if (got) gap__pinned_give(pinned, c->stages[i], got); /* what is unused lies in pieces: a slab of its own */
+    c->stages[i] = NULL;
+    rc = gap__pinned_ensure(pinned, gap__pinned_unused(pinned) + GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE);
+    if (!rc) i--;
+  }
+  if (rc) snprintf(c->words, sizeof c->words, "%s", pinned->refusal);
+  if (rc) gap__carrier_unstage(c, pinned);
+  return rc;
+}
+
+void gap__carrier_unstage(struct gap__carrier *c, struct gap__pinned *pinned) {
+  for (int i = 0; i < GAP__CARRY_STAGES; i++) {
+    if (c->stages[i] && !c->lost) gap__pinned_give(pinned, c->stages[i], GAP__CARRY_DISK_UNITS);
+    c->stages[i] = NULL;
+  }
+}
+
+/* ---- copies ---- */
+
+static gap_addr host_addr(const void *memory) { return (gap_addr)(uintptr_t)memory; }
+
+/* The copy of piece `i`, and an event behind it. */
+static int copy(struct gap__carrier *c, uint32_t i, gap_addr to, gap_addr from, uint64_t bytes) {
+  gap_stream stream = c->streams[i % 2];
+  int rc = gap__dev_copy(c->dev, to, from, bytes, stream);
+  return rc ? rc : gap__dev_event_record(c->dev, c->events[i % GAP__CARRY_WINDOW], stream);
+}
+
+static int await(struct gap__carrier *c, uint32_t i) {
+  return gap__dev_event_wait(c->dev, c->events[i % GAP__CARRY_WINDOW]);
+}
+
+/* All that was queued on our streams has ended. */
+static int settle(struct gap__carrier *c) {
+  int rc = 0;
+  for (uint32_t i = 0; i < 2; i++) {
+    int here = gap__dev_event_record(c->dev, c->events[i], c->streams[i]);
+    if (!here) here = gap__dev_event_wait(c->dev, c->events[i]);
+    if (here) rc = here;
+  }
+  return rc;
+}
+
+/* Freeing a segment waits for all work on the device. */
+static int drain(struct gap__carrier *c) {
+  gap_addr segment;
+  int rc = gap__dev_segment_alloc(c->dev, GAP__IO_BLOCK, &segment);
+  return rc ? rc : gap__dev_segment_free(c->dev, segment);
+}
+
+/* After an error a copy that is under way may write to memory that will serve others: by one way or the other it is waited for. */
+static int abandon(struct gap__carrier *c, int rc) {
+  if (settle(c) && drain(c)) c->lost = true;
+  return rc;
+}
+
+/* ---- checksums ---- */
+
+static uint64_t sum_of(const struct gap__piece *p, const unsigned char *at) {
+  return gap__sum(at, gap__piece_bytes(p));
+}
+
+static int add_up(void *arg, uint32_t i) {
+  struct gap__piece *piece = (struct gap__piece *)arg + i;
+  piece->sum = sum_of(piece, piece->host);
+  return 0;
+}
+
+static int differs(struct gap__carrier *c, const struct gap__piece *p, const char *where) {
+  snprintf(
+      c->words, sizeof c->words,
+      "what was saved of %llu bytes at %#llx has changed in %s: its checksum is not what it was. Nothing was woken",
+      (unsigned long long)gap__piece_bytes(p), (unsigned long long)p->addr, where);
+  return GAP_EIO;
+}
+
+struct checking {
+  struct gap__carrier *carrier;
+  const struct gap__piece *pieces;
+  _Atomic uint32_t wrong; /* 1 + a piece */
+};
+
+static int check(void *arg, uint32_t i) {
+  struct checking *checking = arg;
+  const struct gap__piece *piece = &checking->pieces[i];
+  if (sum_of(piece, piece->host) == piece->sum) return 0;
+  atomic_store(&checking->wrong, i + 1);
+  return GAP_EIO;
+}
+
+/* ---- host memory ---- */
+
+/* A copy that has ended: a crew adds it up, the caller may take the memory away. */
+static int leave(struct gap__carrier *c, struct gap__crew *crew, const struct gap__piece *p, uint32_t i,
+                 gap__carry_fn *done, void *arg) {
+  int rc = await(c, i);
+  if (rc) return rc;
+  gap__crew_let(crew, i + 1);
+  return done(arg, &p[i]);
+}
+
+int gap__carry_out_host(struct gap__carrier *c, struct gap__piece *p, uint32_t count, gap__carry_fn *done, void *arg) {
+  struct gap__crew crew;
+  int rc = 0;
+  gap__crew_start(&crew, gap__crew_size(count), add_up, p);
+  for (uint32_t i = 0, end = count + GAP__CARRY_WINDOW - 1; i < end && !rc; i++) {
+    if (i < count) rc = copy(c, i, host_addr(p[i].host), p[i].addr, gap__piece_bytes(&p[i]));
+    if (!rc && i + 1 >= GAP__CARRY_WINDOW && i + 1 - GAP__CARRY_WINDOW < count)
+      rc = leave(c, &crew, p, i + 1 - GAP__CARRY_WINDOW, done, arg);
+  }
+  if (rc) rc = abandon(c, rc);
+  int summed = gap__crew_end(&crew);
+  return rc ? rc : summed;
+}
+
+int gap__carry_in_host(struct gap__carrier *c, const struct gap__piece *p, uint32_t count, gap__carry_fn *before,
+                       void *arg) {
+  struct checking checking = {.carrier = c, .pieces = p};
+  struct gap__crew crew;
+  int rc = 0;
+  gap__crew_start(&crew, gap__crew_size(count), check, &checking);
+  if (crew.thread_count) gap__crew_let(&crew, count);
+  for (uint32_t i = 0; i < count && !rc; i++) {
+    rc = before(arg, &p[i]);
+    if (!rc) rc = copy(c, i, p[i].addr, host_addr(p[i].host), gap__piece_bytes(&p[i]));
+  }
+  gap__crew_let(&crew, count); /* where there are no threads, behind the copies */
+  rc = rc ? abandon(c, rc) : settle(c);
+  if (rc && !c->lost) rc = abandon(c, rc);
+  int checked = gap__crew_end(&crew);
+  uint32_t wrong = atomic_load(&checking.wrong);
+  return rc ? rc : wrong ? differs(c, &p[wrong - 1], "host memory") : checked;
+}
+
+/* ---- disk ---- */
+
+struct route {
+  struct gap__carrier *carrier;
+  struct gap__disk *disk;
+  uint32_t count;
+  gap__carry_fn *call;
+  void *arg;
+};
+
+static int disk_words(struct route *r, int rc) {
+  if (rc) snprintf(r->carrier->words, sizeof r->carrier->words, "%s", r->disk->refusal);
+  return rc;
+}
+
+/* What the disk does with our buffers ends, too. */
+static int abandon_route(struct route *r, int rc) {
+  for (unsigned s = 0; s < GAP__CARRY_STAGES; s++) (void)gap__disk_wait(r->disk, s);
+  return abandon(r->carrier, rc);
+}
+
+static int stage_of(uint32_t i) { return (int)(i % GAP__CARRY_STAGES); }
+
+/* The write of a piece has ended, and its buffer is free. */
+static int written(struct route *r, const struct gap__piece *p, uint32_t i) {
+  int rc = disk_words(r, gap__disk_wait(r->disk, (unsigned)stage_of(i)));
+  return rc ? rc : r->call(r->arg, &p[i]);
+}
+
+static int copy_to_stage(struct route *r, const struct gap__piece *p, uint32_t i) {
+  int rc = i < GAP__CARRY_STAGES ? 0 : written(r, p, i - GAP__CARRY_STAGES);
+  return rc ? rc : copy(r->carrier, i, host_addr(r->carrier->stages[stage_of(i)]), p[i].addr, gap__piece_bytes(&p[i]));
+}
+
+static int write_stage(struct route *r, struct gap__piece *p, uint32_t i) {
+  unsigned char *stage = r->carrier->stages[stage_of(i)];
+  int rc = await(r->carrier, i);
+  if (rc) return rc;
+  p[i].sum = sum_of(&p[i], stage);
+  gap__disk_begin(r->disk, (unsigned)stage_of(i), true, stage, p[i].disk, p[i].units);
+  return 0;
+}
+
+int gap__carry_out_disk(struct gap__carrier *c, struct gap__disk *disk, struct gap__piece *p, uint32_t count,
+                        gap__carry_fn *done, void *arg) {
+  struct route route = {c, disk, count, done, arg};
+  int rc = 0;
+  for (uint32_t i = 0; i <= count && count && !rc; i++) {
+    if (i < count) rc = copy_to_stage(&route, p, i);
+    if (!rc && i) rc = write_stage(&route, p, i - 1);
+  }
+  for (uint32_t i = count < GAP__CARRY_STAGES ? 0 : count - GAP__CARRY_STAGES; i < count && !rc; i++)
+    rc = written(&route, p, i);
+  return rc ? abandon_route(&route, rc) : 0;
+}
+
+static int read_stage(struct route *r, const struct gap__piece *p, uint32_t i) {
+  int rc = i < GAP__CARRY_STAGES ? 0 : await(r->carrier, i - GAP__CARRY_STAGES); /* it has been copied on */
+  if (rc) return rc;
+  gap__disk_begin(r->disk, (unsigned)stage_of(i), false, r->carrier->stages[stage_of(i)], p[i].disk, p[i].units);
+  return 0;
+}
+
+static int copy_from_stage(struct route *r, const struct gap__piece *p, uint32_t i) {
+  unsigned char *stage = r->carrier->stages[stage_of(i)];
+  int rc = disk_words(r, gap__disk_wait(r->disk, (unsigned)stage_of(i)));
+  if (!rc && sum_of(&p[i], stage) != p[i].sum) rc = differs(r->carrier, &p[i], "the file");
+  if (!rc) rc = r->call(r->arg, &p[i]);
+  return rc ? rc : copy(r->carrier, i, p[i].addr, host_addr(stage), gap__piece_bytes(&p[i]));
+}
+
+int gap__carry_in_disk(struct gap__carrier *c, struct gap__disk *disk, const struct gap__piece *p, uint32_t count,
+                       gap__carry_fn *before, void *arg) {
+  enum { AHEAD = GAP__CARRY_STAGES - 1 };
+  struct route route = {c, disk, count, before, arg};
+  int rc = 0;
+  for (uint32_t i = 0; i < count + AHEAD && count && !rc; i++) {
+    if (i < count) rc = read_stage(&route, p, i);
+    if (!rc && i >= AHEAD) rc = copy_from_stage(&route, p, i - AHEAD);
+  }
+  if (!rc) rc = settle(c);
+  return rc ? abandon_route(&route, rc) : 0;
+}
