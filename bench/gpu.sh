@@ -124,6 +124,7 @@ part_build() {
   check convert test_program convert tests/gpu/convert.c tests/gpu/kernels.c
   check life test_program life tests/gpu/life.c tests/gpu/kernels.c
   check neighbours test_program neighbours tests/gpu/neighbours.c tests/gpu/kernels.c
+  check tiers test_program tiers tests/gpu/tiers.c tests/gpu/kernels.c
   check command build_command
   check bench build_bench
   check conform build_conform
@@ -205,6 +206,13 @@ part_convert() {
   check convert-points timeout 80 "$build/convert" --seconds 10 --seed 3 --conf convert:gated,chunk_max:128MiB --cap 8G --json
   check convert-legacy timeout 80 "$build/convert" --seconds 10 --seed 5 --legacy --json
   check convert-careless timeout 80 "$build/convert" --seconds 10 --seed 4 --careless --json
+}
+
+# DISK: a folder on a disk (a file in memory measures nothing).
+part_tiers() {
+  mkdir -p "$out"
+  check tiers timeout 400 "$build/tiers" --bytes 16G --disk "${DISK:-$PWD/$build}" --disk-bytes 4G >"$out/tiers.json"
+  cat "$out/tiers.json"
 }
 
 part_examples() { check examples timeout 240 tests/gpu/examples.sh "$build" cuda; }

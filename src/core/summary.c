@@ -96,6 +96,14 @@ static void add_conversion(struct gap__text *out, const struct gap__stats *s) {
                 (long long)refused);
 }
 
+/* Only while something sleeps. */
+static void add_asleep(struct gap__text *out, const struct gap__stats *s) {
+  char asleep[GAP__TEXT_BYTES];
+  if (s->asleep_bytes)
+    gap__text_add(out, "  asleep: %s of addresses whose memory is the driver's\n",
+                  gap__text_size((uint64_t)s->asleep_bytes, asleep));
+}
+
 /* Only where a plan is followed. */
 static void add_plan(struct gap__text *out, const struct gap__stats *s) {
   int64_t requests = s->plan_placed + s->plan_unexpected + s->plan_taken + s->plan_unbacked;
@@ -173,6 +181,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   add_idle(out, &s);
   add_classes(out, &s);
   add_conversion(out, &s);
+  add_asleep(out, &s);
   add_plan(out, &s);
   add_neighbours(out, &s);
   add_usage(out, heap, device);

@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "core/sleep.h"
+#include "dev/cuda/cuda.h"
+#include "support/fake_cuda.h"
 #include "support/tier_try.h"
 
 #define CARD (512 * MIB)
@@ -143,6 +146,10 @@ static void while_asleep(void **state) {
   for (unsigned i = 0; i < BLOCKS; i++)
     assert_int_equal(gap__heap_alloc(s.t.heap, 0, STREAM_A, pool, sizes[i], &addr), GAP_ESTATE);
   try_trim(&s.t);
+  struct gap__text summary = {0};
+  assert_int_equal(gap__heap_summary(s.t.heap, 0, &summary), 0);
+  assert_non_null(strstr(gap__text_str(&summary), "MiB of addresses whose memory is the driver's"));
+  gap__text_free(&summary);
   assert_int_equal(tier_try_wake(&s, "weights", 0), 0);
   look(&b, 1);
   assert_true(try_held(&s.t) < 36 * MIB); /* most that was freed has no memory any more */
@@ -216,6 +223,35 @@ static void idle_pages_of_a_graph(void **state) {
   tier_try_fill(gone, 6 * MIB, 2); /* as a graph's replay does */
   assert_true(tier_try_filled(kept, 4 * MIB, 1) && tier_try_filled(gone, 6 * MIB, 2));
   try_give(&s.t, kept);
+  tier_try_close(&s);
+}
+
+/* Pages that such a pool moved inside itself are known by two addresses to its graphs: both are there again. */
+static void two_addresses_of_a_graph(void **state) {
+  (void)state;
+  struct tier_try s = tier_try_open(CARD, QUIET ",max_memory:8M", "");
+  gap_pool_id pool = tier_try_pool(&s, GAP_POOL_PRIVATE, "graph");
+  gap_addr old = try_get_pool(&s.t, STREAM_A, pool, 4 * MIB), beside = try_get_pool(&s.t, STREAM_A, pool, 2 * MIB);
+  try_give(&s.t, old);
+  gap_addr moved = try_get_pool(&s.t, STREAM_A, pool, 6 * MIB);
+  assert_true(moved >= old + 4 * MIB && try_stats(&s.t)->pages_stolen == 2);
+  for (uint64_t page = 0; page < 3; page++) tier_try_fill(moved + page * PAGE, PAGE, 10 * page);
+  tier_try_fill(beside, 2 * MIB, 99);
+  uint64_t seeds[2] = {0};
+  for (int i = 0; i < 2; i++)
+    while (!tier_try_filled(old + (uint64_t)i * PAGE, PAGE, seeds[i])) assert_true((seeds[i] += 10) <= 20);
+  assert_int_equal(tier_try_sleep(&s, "graph", 0), 0);
+  assert_int_equal(try_held(&s.t), 0);
+  assert_int_equal(tier_try_wake(&s, "graph", 0), 0);
+  for (uint64_t page = 0; page < 3; page++) assert_true(tier_try_filled(moved + page * PAGE, PAGE, 10 * page));
+  for (int i = 0; i < 2; i++) {
+    assert_true(tier_try_filled(old + (uint64_t)i * PAGE, PAGE, seeds[i]));
+    tier_try_fill(old + (uint64_t)i * PAGE, PAGE, 500); /* written by the one, read by the other */
+    assert_true(tier_try_filled(moved + seeds[i] / 10 * PAGE, PAGE, 500));
+  }
+  assert_true(tier_try_filled(beside, 2 * MIB, 99));
+  try_give(&s.t, beside);
+  try_give(&s.t, moved);
   tier_try_close(&s);
 }
 
@@ -608,6 +644,27 @@ static void sleep_neighbour_wake(void **state) {
   remove(card);
 }
 
+/* The driver's own rules: contexts in every thread that pins, capture modes, what is freed. */
+static void through_the_driver(void **state) {
+  (void)state;
+  struct gap__dev *dev;
+  fake_cuda_reset(&(struct fake_cuda_settings){.total_bytes = 512 * MIB});
+  assert_int_equal(gap__cuda_create(0, &(struct gap__cuda_params){.driver = GAP_TEST_FAKE_CUDA}, &dev), 0);
+  struct tier_try s = tier_try_on(try_on(dev, QUIET, GAP__MAKER_OFF), disk_rest);
+  gap_pool_id pool = tier_try_pool(&s, GAP_POOL_SHARED, "weights");
+  assert_int_equal(gap__tier_reserve_host(s.tier, 0, 42 * MIB), 0);
+  assert_int_equal(gap__tier_reserve_host(s.tier, 0, 0), 0);
+  struct blocks b = get_blocks(&s, 0, pool, 1);
+  for (int round = 0; round < 3; round++) {
+    assert_int_equal(tier_try_sleep(&s, "weights", round == 2 ? GAP_SLEEP_DISK : 0), 0);
+    assert_int_equal(tier_try_wake(&s, "weights", 0), 0);
+    look(&b, 1);
+  }
+  give_blocks(&s, &b);
+  tier_try_close(&s);
+  assert_int_equal(fake_cuda_wrong(), 0);
+}
+
 /* ---- threads ---- */
 
 struct churn {
@@ -673,6 +730,7 @@ int main(void) {
       cmocka_unit_test(room_for_others),
       cmocka_unit_test(known_memory_stays),
       cmocka_unit_test(idle_pages_of_a_graph),
+      cmocka_unit_test(two_addresses_of_a_graph),
       cmocka_unit_test(unchanged),
       cmocka_unit_test(dropped),
       cmocka_unit_test(block_by_block),
@@ -691,6 +749,7 @@ int main(void) {
       cmocka_unit_test(ends_asleep),
       cmocka_unit_test(queued_work),
       cmocka_unit_test(sleep_neighbour_wake),
+      cmocka_unit_test(through_the_driver),
       cmocka_unit_test(beside_threads),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

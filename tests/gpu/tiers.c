@@ -1,0 +1,365 @@
+/* Sleep and wake on a real card, against what the link and the disk give in the same run, with contents.
+ *
+ *   link      1 GiB of pinned memory, copied off the card, onto it, and both ways at once
+ *   cold      the first sleep, which has to pin its memory; and how fast a pool is pinned by itself
+ *   warm      sleep and wake with the pool filled beforehand: the median of --cycles
+ *   unchanged a sleep whose copy was kept
+ *   disk      --disk-bytes by sleep and wake, and by the same file code at depths of 1, 8 and 32 operations of 1 MiB
+ *
+ * All blocks are filled by a kernel and compared word by word after each wake.  --host runs it on host memory that behaves like a
+ * card, without figures that mean anything.
+ *
+ *   tiers [--bytes SIZE] [--cycles N] [--disk FOLDER] [--disk-bytes SIZE] [--host] */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "core/heap.h"
+#include "dev/cuda/cuda.h"
+#include "dev/host/host.h"
+#include "gpu/kernels.h"
+#include "tier/state.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+#define BLOCK (256 * MIB)
+enum { BLOCKS_MAX = 1024, CYCLES_MAX = 100 };
+
+static struct {
+  uint64_t bytes, cycles, disk_bytes;
+  const char *disk;
+  bool host;
+} options = {.bytes = 16 * GIB, .cycles = 5, .disk_bytes = 4 * GIB};
+
+struct bench {
+  struct gap__dev *dev;
+  struct kernels *kernels; /* NULL: host */
+  gap_heap *heap;
+  struct gap__tier *tier;
+  gap_stream stream;
+  gap_addr blocks[BLOCKS_MAX];
+  uint64_t sizes[BLOCKS_MAX];
+  unsigned count;
+  uint64_t wrong, errors;
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static double gb_per_s(uint64_t bytes, double seconds) { return (double)bytes / 1e9 / seconds; }
+
+static bool must(struct bench *b, const char *what, int rc) {
+  char words[1024] = "";
+  if (rc == 0) return true;
+  if (b->heap) gap__heap_diagnosis(b->heap, 0, words, sizeof words);
+  fprintf(stderr, "tiers: %s: %s (%s)\n", what, gap_strerror(rc), words);
+  b->errors++;
+  return false;
+}
+
+/* ---- blocks ---- */
+
+static uint64_t pattern_of(unsigned i) { return 0x9E3779B97F4A7C15ull * (i + 1); }
+
+static void fill(struct bench *b) {
+  for (unsigned i = 0; i < b->count; i++)
+    must(b, "fill",
+         b->kernels ? kernels_fill(b->kernels, b->blocks[i], b->sizes[i], pattern_of(i), b->stream)
+                    : gap__host_fill(b->dev, b->blocks[i], b->sizes[i], pattern_of(i), b->stream));
+}
+
+static void verify(struct bench *b) {
+  for (unsigned i = 0; i < b->count; i++)
+    must(b, "compare",
+         b->kernels ? kernels_expect(b->kernels, b->blocks[i], b->sizes[i], pattern_of(i), b->stream)
+                    : gap__host_expect(b->dev, b->blocks[i], b->sizes[i], pattern_of(i), b->stream));
+  b->wrong = b->kernels ? kernels_wrong(b->kernels) : gap__host_faults(b->dev);
+}
+
+/* Large blocks, and one of odd size for each. */
+static void get_blocks(struct bench *b, gap_pool_id pool, uint64_t bytes) {
+  b->count = 0;
+  while (bytes && b->count < BLOCKS_MAX) {
+    uint64_t size = b->count % 9 == 8 ? 3 * MIB + 512 : bytes < BLOCK ? bytes : BLOCK;
+    if (!must(b, "allocation", gap__heap_alloc(b->heap, 0, b->stream, pool, size, &b->blocks[b->count]))) return;
+    b->sizes[b->count++] = size;
+    bytes -= size < bytes ? size : bytes;
+  }
+}
+static void give_blocks(struct bench *b) {
+  for (unsigned i = 0; i < b->count; i++) must(b, "free", gap__heap_free(b->heap, b->blocks[i]));
+  b->count = 0;
+}
+
+/* ---- the link ---- */
+
+struct link {
+  double off, on, both;
+};
+
+static double copy_time(struct bench *b, const gap_stream streams[2], const gap__event events[2], gap_addr card,
+                        void *host[2], uint64_t bytes, bool off, bool on) {
+  double began = now();
+  if (off) must(b, "copy", gap__dev_copy(b->dev, (uintptr_t)host[0], card, bytes, streams[0]));
+  if (on) must(b, "copy", gap__dev_copy(b->dev, card + bytes, (uintptr_t)host[1], bytes, streams[1]));
+  for (int i = 0; i < 2; i++) must(b, "event", gap__dev_event_record(b->dev, events[i], streams[i]));
+  for (int i = 0; i < 2; i++) must(b, "wait", gap__dev_event_wait(b->dev, events[i]));
+  return now() - began;
+}
+
+static double best_of(struct bench *b, const gap_stream streams[2], const gap__event events[2], gap_addr card,
+                      void *host[2], uint64_t bytes, bool off, bool on) {
+  double best = 1e9;
+  for (int i = 0; i < 5; i++) {
+    double time = copy_time(b, streams, events, card, host, bytes, off, on);
+    if (time < best) best = time;
+  }
+  return gb_per_s(bytes * (uint64_t)(off + on), best);
+}
+
+static struct link measure_link(struct bench *b) {
+  uint64_t bytes = options.host ? 16 * MIB : GIB;
+  struct link link = {0};
+  gap_addr card = 0;
+  gap_stream streams[2];
+  gap__event events[2];
+  void *host[2];
+  if (!must(b, "segment", gap__dev_segment_alloc(b->dev, 2 * bytes, &card))) return link;
+  for (int i = 0; i < 2; i++) {
+    host[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (host[i] == MAP_FAILED || !must(b, "pin", gap__dev_pin(b->dev, host[i], bytes))) return link;
+    if (!must(b, "stream", gap__dev_stream_create(b->dev, &streams[i]))) return link;
+    if (!must(b, "event", gap__dev_event_create(b->dev, streams[i], &events[i]))) return link;
+  }
+  link.off = best_of(b, streams, events, card, host, bytes, true, false);
+  link.on = best_of(b, streams, events, card, host, bytes, false, true);
+  link.both = best_of(b, streams, events, card, host, bytes, true, true);
+  for (int i = 0; i < 2; i++) {
+    gap__dev_event_destroy(b->dev, events[i]);
+    gap__dev_stream_destroy(b->dev, streams[i]);
+    gap__dev_unpin(b->dev, host[i], bytes);
+    munmap(host[i], bytes);
+  }
+  gap__dev_segment_free(b->dev, card);
+  return link;
+}
+
+/* ---- sleep and wake ---- */
+
+static double sleep_time(struct bench *b, unsigned flags) {
+  uint64_t freed = 0;
+  double began = now();
+  must(b, "sleep", gap__tier_sleep(b->tier, 0, "weights", flags, &freed));
+  return now() - began;
+}
+static double wake_time(struct bench *b, unsigned flags) {
+  double began = now();
+  must(b, "wake", gap__tier_wake(b->tier, 0, "weights", flags));
+  double time = now() - began;
+  verify(b);
+  return time;
+}
+
+static uint64_t asleep_bytes(struct bench *b) {
+  gap_tiers figures = {.size = sizeof figures};
+  must(b, "figures", gap__tier_figures(b->tier, 0, &figures));
+  return figures.asleep_bytes;
+}
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+static double median(double *times, uint64_t count) {
+  qsort(times, count, sizeof *times, by_size);
+  return times[count / 2];
+}
+
+struct figures {
+  struct link link;
+  uint64_t bytes;
+  double cold_sleep, cold_wake, pin, sleep, wake, unchanged;
+  double disk_sleep, disk_wake, writes[3], reads[3];
+};
+
+static void measure_host(struct bench *b, gap_pool_id pool, struct figures *f) {
+  double sleeps[CYCLES_MAX], wakes[CYCLES_MAX];
+  get_blocks(b, pool, options.bytes);
+  fill(b);
+  if (b->kernels) kernels_wait(b->kernels);
+  f->cold_sleep = sleep_time(b, 0);
+  f->bytes = asleep_bytes(b);
+  f->cold_wake = wake_time(b, 0);
+  must(b, "reserve", gap__tier_reserve_host(b->tier, 0, 0));
+  double began = now();
+  must(b, "reserve", gap__tier_reserve_host(b->tier, 0, f->bytes));
+  f->pin = now() - began;
+  for (uint64_t i = 0; i < options.cycles; i++) {
+    sleeps[i] = sleep_time(b, 0);
+    wakes[i] = wake_time(b, i + 1 == options.cycles ? GAP_WAKE_KEEP : 0);
+  }
+  f->sleep = median(sleeps, options.cycles);
+  f->wake = median(wakes, options.cycles);
+  f->unchanged = sleep_time(b, GAP_SLEEP_UNCHANGED);
+  wake_time(b, 0);
+  give_blocks(b);
+}
+
+/* ---- the disk ---- */
+
+/* `depth` operations of 1 MiB under way at once, by as many transfers as there are or by larger ones. */
+static double disk_rate(struct gap__disk *d, unsigned char *memory, unsigned depth, bool write, uint64_t bytes) {
+  unsigned transfers = depth < GAP__IO_TRANSFERS ? depth : GAP__IO_TRANSFERS;
+  uint64_t step = depth / transfers * MIB, at = 0;
+  double began = now();
+  for (unsigned i = 0; at < bytes; i = (i + 1) % transfers, at += step) {
+    uint64_t where;
+    if (gap__io_wait(&d->io, i, &where)) return 0;
+    gap__io_begin(&d->io, i, write, memory + i * step, step, at);
+  }
+  for (unsigned i = 0; i < transfers; i++) {
+    uint64_t where;
+    if (gap__io_wait(&d->io, i, &where)) return 0;
+  }
+  return gb_per_s(bytes, now() - began);
+}
+
+static void measure_file(struct bench *b, struct figures *f) {
+  static const unsigned depths[3] = {1, 8, 32};
+  struct gap__disk d;
+  uint32_t first, got, units = (uint32_t)(options.disk_bytes / GAP__DISK_UNIT);
+  unsigned char *memory =
+      mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (!must(b, "file",
+            memory == MAP_FAILED ? GAP_ENOMETA : gap__disk_open(&d, options.disk, options.disk_bytes, false)))
+    return;
+  if (must(b, "space", gap__disk_take(&d, units, &first, &got)))
+    for (int i = 0; i < 3; i++) {
+      f->writes[i] = disk_rate(&d, memory, depths[i], true, options.disk_bytes);
+      f->reads[i] = disk_rate(&d, memory, depths[i], false, options.disk_bytes);
+    }
+  gap__disk_close(&d);
+  munmap(memory, 32 * MIB);
+}
+
+static void measure_disk(struct bench *b, gap_pool_id pool, struct figures *f) {
+  measure_file(b, f);
+  get_blocks(b, pool, options.disk_bytes - options.disk_bytes / 16); /* odd sizes round up */
+  fill(b);
+  if (b->kernels) kernels_wait(b->kernels);
+  f->disk_sleep = sleep_time(b, GAP_SLEEP_DISK);
+  uint64_t bytes = asleep_bytes(b);
+  f->disk_wake = wake_time(b, 0);
+  f->disk_sleep = gb_per_s(bytes, f->disk_sleep);
+  f->disk_wake = gb_per_s(bytes, f->disk_wake);
+  give_blocks(b);
+}
+
+/* ---- the whole ---- */
+
+static double best(const double rates[3]) {
+  double most = rates[0] > rates[1] ? rates[0] : rates[1];
+  return most > rates[2] ? most : rates[2];
+}
+
+static void print(const struct bench *b, const struct figures *f) {
+  double sleep = gb_per_s(f->bytes, f->sleep), wake = gb_per_s(f->bytes, f->wake);
+  printf("{\"bytes\": %llu, \"link_off_gb_s\": %.2f, \"link_on_gb_s\": %.2f, \"link_both_gb_s\": %.2f, ",
+         (unsigned long long)f->bytes, f->link.off, f->link.on, f->link.both);
+  printf("\"cold_sleep_s\": %.4f, \"cold_wake_s\": %.4f, \"pin_gib_s\": %.2f, ", f->cold_sleep, f->cold_wake,
+         (double)f->bytes / (double)GIB / f->pin);
+  printf("\"sleep_s\": %.4f, \"sleep_gb_s\": %.2f, \"sleep_of_link\": %.3f, ", f->sleep, sleep, sleep / f->link.off);
+  printf("\"wake_s\": %.4f, \"wake_gb_s\": %.2f, \"wake_of_link\": %.3f, \"unchanged_sleep_ms\": %.2f, ", f->wake, wake,
+         wake / f->link.on, 1e3 * f->unchanged);
+  if (options.disk)
+    printf(
+        "\"disk_write_gb_s\": [%.2f, %.2f, %.2f], \"disk_read_gb_s\": [%.2f, %.2f, %.2f], \"disk_sleep_gb_s\": %.2f, "
+        "\"disk_sleep_of_best\": %.3f, \"disk_wake_gb_s\": %.2f, \"disk_wake_of_best\": %.3f, ",
+        f->writes[0], f->writes[1], f->writes[2], f->reads[0], f->reads[1], f->reads[2], f->disk_sleep,
+        f->disk_sleep / best(f->writes), f->disk_wake, f->disk_wake / best(f->reads));
+  printf("\"wrong_words\": %llu, \"errors\": %llu}\n", (unsigned long long)b->wrong, (unsigned long long)b->errors);
+}
+
+static int open_device(struct bench *b) {
+  struct gap__host_params params = {.total_bytes = 2 * options.bytes + options.disk_bytes + 64 * MIB};
+  if (options.host) return gap__host_create(0, &params, &b->dev);
+  int rc = gap__cuda_create(0, NULL, &b->dev);
+  return rc ? rc : kernels_open(b->dev, &b->kernels);
+}
+
+static int set_up(struct bench *b, gap_pool_id *pool) {
+  char tiers[300] = "host";
+  struct gap__heap_params params = {.dev_count = 1, .maker = GAP__MAKER_THREAD};
+  struct gap__pool_about about = {.flags = GAP_POOL_SHARED, .tag = "weights"};
+  int rc = open_device(b);
+  params.devs = &b->dev;
+  if (!rc) rc = gap__heap_create(&params, &b->heap);
+  if (options.disk) snprintf(tiers, sizeof tiers, "host,disk=%s", options.disk);
+  if (!rc) rc = gap__tier_create(b->heap, tiers, &b->tier);
+  if (!rc) rc = gap__dev_stream_create(b->dev, &b->stream);
+  if (!rc) rc = gap__heap_pool_create(b->heap, 0, &about);
+  *pool = about.id;
+  return rc;
+}
+
+static void check_heap(struct bench *b) {
+  char text[300] = "";
+  if (gap__heap_check(b->heap, 0, text, sizeof text) == 0) return;
+  fprintf(stderr, "tiers: %s\n", text);
+  b->errors++;
+}
+
+static int run(struct bench *b) {
+  struct figures figures = {0};
+  gap_pool_id pool;
+  if (!must(b, "set up", set_up(b, &pool))) return 1;
+  figures.link = measure_link(b);
+  measure_host(b, pool, &figures);
+  if (options.disk) measure_disk(b, pool, &figures);
+  check_heap(b);
+  print(b, &figures);
+  gap__tier_destroy(b->tier);
+  kernels_close(b->kernels);
+  gap__heap_destroy(b->heap);
+  return b->errors || b->wrong ? 1 : 0;
+}
+
+static bool read_options(int argc, char **argv) {
+  const struct {
+    const char *name;
+    uint64_t *value;
+  } sizes[] = {{"--bytes", &options.bytes}, {"--cycles", &options.cycles}, {"--disk-bytes", &options.disk_bytes}};
+  for (int i = 1; i < argc; i++) {
+    bool known = strcmp(argv[i], "--host") == 0;
+    if (known) options.host = true;
+    else if (i + 1 == argc) return false;
+    for (size_t o = 0; !known && o < sizeof sizes / sizeof *sizes; o++)
+      if (strcmp(argv[i], sizes[o].name) == 0)
+        known = gap__text_parse_size(argv[i + 1], strlen(argv[i + 1]), sizes[o].value) == 0, i++;
+    if (!known && strcmp(argv[i], "--disk") == 0) options.disk = argv[++i], known = true;
+    if (!known) return false;
+  }
+  return options.cycles >= 1 && options.cycles <= CYCLES_MAX && options.bytes >= 16 * MIB &&
+         options.disk_bytes >= 64 * MIB;
+}
+
+int main(int argc, char **argv) {
+  static struct bench bench;
+  int count = 0;
+  if (!read_options(argc, argv)) {
+    fputs("tiers [--bytes SIZE] [--cycles N] [--disk FOLDER] [--disk-bytes SIZE] [--host]\n", stderr);
+    return 2;
+  }
+  if (!options.host && (gap__cuda_device_count(NULL, &count) != 0 || count == 0)) {
+    puts("tiers skipped: no CUDA device");
+    return 77;
+  }
+  return run(&bench);
+}
