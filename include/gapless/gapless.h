@@ -142,7 +142,7 @@ GAP_API int gap_device_count(gap_heap *heap);
  * driver fails.  GAP_ENOMETA, GAP_EFORKED.
  * On failure *out is 0 and nothing has changed.  Makes no driver call when idle memory of the stream fits. */
 GAP_API int gap_alloc(gap_heap *heap, int device, gap_stream stream, uint64_t bytes, gap_addr *out);
-/* The same from a private pool ({0, 0}: the default pool).  GAP_ESTATE: the pool is not in use. */
+/* The same from a private pool ({0, 0}: the default pool).  GAP_ESTATE: the pool is not in use, or it is asleep (tier.h). */
 GAP_API int gap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_id pool, uint64_t bytes,
                          gap_addr *out);
 /* Frees a block in stream order; never waits.  Address 0 is fine.  GAP_ENOTMINE: the address is not of this heap;

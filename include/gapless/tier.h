@@ -3,7 +3,8 @@
  * Where it may go is said by the key `tiers` of the configuration: host=SIZE,disk=/folder:SIZE.  Host memory is *pinned*: locked,
  * and registered with the driver, so that the device's copy engines reach it.  docs/tiers.md explains.
  *
- * Threads.  Any thread may call anything at any time; calls for one device run one after the other.
+ * Threads.  Any thread may call anything at any time.  On one device one call sleeps and one wakes at a time, of different pools; what goes
+ * over the disk, and all else, comes one after the other.
  * Errors.  Besides those named: GAP_EINVAL for a device that does not exist, GAP_ENOMETA, GAP_EFORKED, and what keeps a device
  * from being opened.  gap_explain says in words why a call was refused. */
 #ifndef GAPLESS_TIER_H

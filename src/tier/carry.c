@@ -152,7 +152,8 @@ int gap__carry_in_host(struct gap__carrier *c, const struct gap__piece *p, uint3
   gap__crew_start(&crew, gap__crew_size(count), check, &checking);
   if (crew.thread_count) gap__crew_let(&crew, count);
   for (uint32_t i = 0; i < count && !rc; i++) {
-    rc = before(arg, &p[i]);
+    if (i >= GAP__CARRY_WINDOW) rc = await(c, i - GAP__CARRY_WINDOW); /* who drains the device waits for a few only */
+    if (!rc) rc = before(arg, &p[i]);
     if (!rc) rc = copy(c, i, p[i].addr, host_addr(p[i].host), gap__piece_bytes(&p[i]));
   }
   gap__crew_let(&crew, count); /* where there are no threads, behind the copies */

@@ -21,20 +21,25 @@ static int by_address(const void *a, const void *b) {
 }
 
 int gap__image_reserve(struct gap__image *image, uint32_t count) {
-  uint32_t room = image->count + count;
-  if (room <= image->room) return 0;
-  room += image->room / 2;
-  struct gap__piece *more = realloc(image->pieces, room * sizeof *more);
-  if (!more) return GAP_ENOMETA;
-  image->pieces = more;
-  image->room = room;
+  uint32_t room = image->count + image->promised + count;
+  if (room > image->room) {
+    room += image->room / 2;
+    struct gap__piece *more = realloc(image->pieces, room * sizeof *more);
+    if (!more) return GAP_ENOMETA;
+    image->pieces = more;
+    image->room = room;
+  }
+  image->promised += count;
   return 0;
 }
+
+void gap__image_unreserve(struct gap__image *image, uint32_t count) { image->promised -= count; }
 
 void gap__image_add(struct gap__image *image, const struct gap__piece *pieces, uint32_t count) {
   if (!count) return;
   memcpy(image->pieces + image->count, pieces, count * sizeof *pieces);
   image->count += count;
+  image->promised -= count;
   qsort(image->pieces, image->count, sizeof *image->pieces, by_address);
 }
 

@@ -21,7 +21,7 @@ struct gap__piece {
 
 struct gap__image {
   struct gap__piece *pieces;
-  uint32_t count, room;
+  uint32_t count, room, promised; /* count + promised <= room */
   struct gap__pinned *pinned;
   struct gap__disk *disk; /* NULL: none is used yet */
 };
@@ -29,9 +29,10 @@ struct gap__image {
 static inline uint64_t gap__piece_bytes(const struct gap__piece *p) { return p->units * GAP__UNIT_PAGE; }
 
 void gap__image_free(struct gap__image *); /* gives every piece back */
-/* Makes room, so that as many can be added without fail.  GAP_ENOMETA. */
+/* Makes room, so that as many can be added without fail; and takes back what was not needed.  GAP_ENOMETA. */
 int gap__image_reserve(struct gap__image *, uint32_t count);
-/* Adds pieces, which the image owns from here on. */
+void gap__image_unreserve(struct gap__image *, uint32_t count);
+/* Adds pieces for which there is room, and owns them from here on. */
 void gap__image_add(struct gap__image *, const struct gap__piece *, uint32_t count);
 /* The pieces that begin in [addr, addr + bytes): the first one's index, and how many. */
 uint32_t gap__image_find(const struct gap__image *, gap_addr addr, uint64_t bytes, uint32_t *count);

@@ -16,17 +16,24 @@ enum { JOINED_PAGES = 128 }; /* neighbours that sleep wake as chunks of up to 25
 struct job {
   struct gap__tier *tier;
   struct tier_device *d;
+  struct tier_lane *way; /* NULL: not taken yet */
+  char *words;           /* TIER_WORDS */
   struct gap__sleepers who;
   struct tier_beds beds;
   struct tier_pieces host, disk;
+  uint32_t promised; /* room in the image that is ours */
 };
 
-static int say(struct tier_device *d, int rc, const char *words) {
-  snprintf(d->words, sizeof d->words, "%s", words);
+static int say(struct job *job, int rc, const char *words) {
+  snprintf(job->words, TIER_WORDS, "%s", words);
   return rc;
 }
 
 static void finish(struct job *job) {
+  if (job->way) {
+    *job->way = (struct tier_lane){.carrier = job->way->carrier};
+    pthread_cond_broadcast(&job->d->freed);
+  }
   free(job->who.pools);
   free(job->host.pieces);
   free(job->disk.pieces);
@@ -40,9 +47,34 @@ static int find_pools(struct job *job, const char *tag) {
   if (rc) return rc;
   job->beds.state = job->who.state;
   if (job->who.contiguous)
-    return say(job->d, GAP_ENOTSUP, "a pool with that tag is contiguous: its memory is the driver's, and cannot sleep");
-  if (!job->who.count) return say(job->d, GAP_ESTATE, "no pool of the device has that tag");
+    return say(job, GAP_ENOTSUP, "a pool with that tag is contiguous: its memory is the driver's, and cannot sleep");
+  if (!job->who.count) return say(job, GAP_ESTATE, "no pool of the device has that tag");
   return 0;
+}
+
+static bool has_pool(const struct tier_lane *way, gap_pool_id pool) {
+  for (uint32_t i = 0; i < way->pool_count; i++)
+    if (way->pools[i].first == pool.first && way->pools[i].second == pool.second) return true;
+  return false;
+}
+
+static bool is_busy(const struct tier_device *d, gap_pool_id pool) {
+  return has_pool(&d->ways[TIER_OUT], pool) || has_pool(&d->ways[TIER_IN], pool);
+}
+
+static bool any_busy(const struct job *job) {
+  for (uint32_t i = 0; i < job->who.count; i++)
+    if (is_busy(job->d, job->who.pools[i])) return true;
+  return false;
+}
+
+/* Waits until nobody else goes that way, or has one of our pools. */
+static void take_way(struct job *job, enum tier_way way) {
+  struct tier_lane *lane = &job->d->ways[way];
+  while (lane->busy || any_busy(job)) pthread_cond_wait(&job->d->freed, &job->d->mutex);
+  *lane =
+      (struct tier_lane){.busy = true, .pools = job->who.pools, .pool_count = job->who.count, .carrier = lane->carrier};
+  job->way = lane;
 }
 
 static void end_pools(struct job *job) {
@@ -88,17 +120,26 @@ static int make_all(struct job *job) {
   int rc = gap__sleep_room(job->beds.state, gap__beds_pages(&job->beds, true));
   for (uint32_t i = 0; i < job->beds.count && !rc; i++)
     rc = gap__sleep_make(job->beds.state, job->beds.beds[i].is.addr);
-  return rc == GAP_ENOMEM ? say(job->d, rc, "the device has no room for what sleeps: it goes on sleeping") : rc;
+  return rc == GAP_ENOMEM ? say(job, rc, "the device has no room for what sleeps: it goes on sleeping") : rc;
+}
+
+/* Others go on while host memory and the device are at it. */
+static int carry_in_host(struct job *job) {
+  pthread_mutex_unlock(&job->d->mutex);
+  int rc = gap__carry_in_host(&job->way->carrier, job->host.pieces, job->host.count, before, job);
+  pthread_mutex_lock(&job->d->mutex);
+  return rc;
 }
 
 static int carry_in(struct job *job) {
   struct tier_device *d = job->d;
-  int rc = gap__carrier_ready(&d->carrier);
-  if (!rc && job->disk.count) rc = gap__carrier_stage(&d->carrier, &d->pinned);
-  if (!rc) rc = gap__carry_in_host(&d->carrier, job->host.pieces, job->host.count, before, job);
-  if (!rc) rc = gap__carry_in_disk(&d->carrier, &d->disk, job->disk.pieces, job->disk.count, before, job);
-  if (job->disk.count) gap__carrier_unstage(&d->carrier, &d->pinned);
-  return rc ? say(d, rc, d->carrier.words) : 0;
+  struct gap__carrier *carrier = &job->way->carrier;
+  int rc = gap__carrier_ready(carrier);
+  if (!rc && job->disk.count) rc = gap__carrier_stage(carrier, &d->pinned);
+  if (!rc) rc = carry_in_host(job);
+  if (!rc) rc = gap__carry_in_disk(carrier, &d->disk, job->disk.pieces, job->disk.count, before, job);
+  if (job->disk.count) gap__carrier_unstage(carrier, &d->pinned);
+  return rc ? say(job, rc, carrier->words) : 0;
 }
 
 static void count_in(struct job *job) {
@@ -110,7 +151,7 @@ static void count_in(struct job *job) {
 static int wake_beds(struct job *job) {
   int rc = 0;
   if (!job->beds.count) return 0;
-  job->d->carrier.words[0] = '\0';
+  job->way->carrier.words[0] = '\0';
   job->host.count = job->disk.count = 0;
   for (uint32_t i = 0; i < job->beds.count && !rc; i++) rc = list_pieces(job, &job->beds.beds[i]);
   if (!rc) rc = make_all(job);
@@ -151,9 +192,10 @@ static void drop_unneeded(struct job *job) {
   }
 }
 
-int gap__tier_rise(struct gap__tier *tier, struct tier_device *d, const char *tag, unsigned flags) {
-  struct job job = {.tier = tier, .d = d};
+int gap__tier_rise(struct gap__tier *tier, struct tier_device *d, const char *tag, unsigned flags, char *words) {
+  struct job job = {.tier = tier, .d = d, .words = words};
   int rc = find_pools(&job, tag);
+  if (!rc) take_way(&job, TIER_IN);
   for (uint32_t i = 0; i < job.who.count && job.who.state && !rc; i++)
     gap__sleep_tidy(job.who.state, job.who.pools[i], JOINED_PAGES);
   if (!rc && job.who.state) {
@@ -168,16 +210,20 @@ int gap__tier_rise(struct gap__tier *tier, struct tier_device *d, const char *ta
   return rc;
 }
 
-int gap__tier_rise_block(struct gap__tier *tier, struct tier_device *d, const struct gap__block_info *block) {
-  struct job job = {.tier = tier, .d = d};
+int gap__tier_rise_block(struct gap__tier *tier, struct tier_device *d, const struct gap__block_info *block,
+                         char *words) {
+  struct job job = {.tier = tier, .d = d, .words = words};
   int rc = gap__heap_sleepers(tier->heap, d->ordinal, NULL, &job.who);
   job.beds.state = job.who.state;
-  if (!rc && job.who.state) {
+  if (!rc && job.who.state && job.who.count) {
+    job.who.pools[0] = block->pool;
+    job.who.count = 1;
+    take_way(&job, TIER_IN);
     rc = gap__beds_collect(&job.beds, block->pool, true, block->addr, block->addr + block->bytes);
     gap__beds_sort(&job.beds);
     if (!rc) rc = wake_beds(&job);
     if (!rc) drop_copies(&job);
-    gap__sleep_end(job.who.state, block->pool);
+    end_pools(&job);
   }
   finish(&job);
   return rc;
@@ -189,10 +235,11 @@ static bool uses_disk(const struct gap__tier *tier, unsigned flags) {
   return *tier->conf.disk && (flags & GAP_SLEEP_DISK || !tier->conf.host);
 }
 
-static int open_disk(struct gap__tier *tier, struct tier_device *d) {
+static int open_disk(struct job *job) {
+  struct tier_device *d = job->d;
   if (d->image.disk) return 0;
-  int rc = gap__disk_open(&d->disk, tier->conf.disk, tier->conf.disk_bytes, false);
-  if (rc) return say(d, rc, d->disk.refusal);
+  int rc = gap__disk_open(&d->disk, job->tier->conf.disk, job->tier->conf.disk_bytes, false);
+  if (rc) return say(job, rc, d->disk.refusal);
   d->image.disk = &d->disk;
   return 0;
 }
@@ -205,12 +252,13 @@ static int find_room(struct job *job, uint64_t units, unsigned flags, uint64_t *
   *host = units;
   if (reach < bytes && *job->tier->conf.disk) {
     *host = reach > stages ? (reach - stages) / GAP__UNIT_PAGE : 0;
-    int rc = open_disk(job->tier, d);
-    if (!rc) rc = gap__carrier_stage(&d->carrier, &d->pinned);
-    if (rc) return d->image.disk ? say(d, rc, d->carrier.words) : rc;
+    int rc = open_disk(job);
+    if (rc) return rc;
+    rc = gap__carrier_stage(&job->way->carrier, &d->pinned);
+    if (rc) return say(job, rc, job->way->carrier.words);
   }
   int rc = gap__pinned_ensure(&d->pinned, *host * GAP__UNIT_PAGE);
-  return rc ? say(d, rc, d->pinned.refusal) : 0;
+  return rc ? say(job, rc, d->pinned.refusal) : 0;
 }
 
 static int take_host(struct job *job, struct gap__piece *piece, uint32_t units) {
@@ -224,7 +272,7 @@ static int take_disk(struct job *job, struct gap__piece *piece, uint32_t units) 
   if (!d->image.disk) return GAP_ENOMETA; /* host memory was to have it all */
   int rc = gap__disk_take(&d->disk, units < GAP__CARRY_DISK_UNITS ? units : GAP__CARRY_DISK_UNITS, &piece->disk,
                           &piece->units);
-  return rc ? say(d, rc, d->disk.refusal) : 0;
+  return rc ? say(job, rc, d->disk.refusal) : 0;
 }
 
 /* Room for one piece at the beginning of `units` pages. */
@@ -294,7 +342,10 @@ static int cut_all(struct job *job, unsigned flags) {
     if (!bed->fell && !(flags & GAP_SLEEP_DROP)) rc = cut(job, bed, &host);
   }
   for (uint32_t i = 0; i < job->beds.count; i++) job->beds.beds[i].fell = false;
-  return rc ? rc : gap__image_reserve(&job->d->image, job->host.count + job->disk.count);
+  uint32_t count = job->host.count + job->disk.count;
+  if (!rc) rc = gap__image_reserve(&job->d->image, count);
+  if (!rc) job->promised = count;
+  return rc;
 }
 
 /* ---- falling asleep: carrying ---- */
@@ -312,23 +363,32 @@ static int done(void *arg, const struct gap__piece *piece) {
   return --bed->left ? 0 : let_go(job, bed);
 }
 
+static int carry_out_host(struct job *job) {
+  pthread_mutex_unlock(&job->d->mutex);
+  int rc = gap__carry_out_host(&job->way->carrier, job->host.pieces, job->host.count, done, job);
+  pthread_mutex_lock(&job->d->mutex);
+  return rc;
+}
+
 static int carry_out(struct job *job) {
-  struct tier_device *d = job->d;
-  d->carrier.words[0] = '\0';
-  int rc = gap__carrier_ready(&d->carrier);
-  if (!rc) rc = gap__carry_out_host(&d->carrier, job->host.pieces, job->host.count, done, job);
-  if (!rc) rc = gap__carry_out_disk(&d->carrier, &d->disk, job->disk.pieces, job->disk.count, done, job);
+  struct gap__carrier *carrier = &job->way->carrier;
+  carrier->words[0] = '\0';
+  int rc = gap__carrier_ready(carrier);
+  if (!rc) rc = carry_out_host(job);
+  if (!rc) rc = gap__carry_out_disk(carrier, &job->d->disk, job->disk.pieces, job->disk.count, done, job);
   for (uint32_t i = 0; i < job->beds.count && !rc; i++)
     if (!job->beds.beds[i].fell) rc = let_go(job, &job->beds.beds[i]);
-  return rc ? say(d, rc, d->carrier.words) : 0;
+  return rc ? say(job, rc, carrier->words) : 0;
 }
 
 /* Of pieces of chunks that fell the image is the owner from here on; the others go, unless a copy may still write to them. */
 static void keep_fallen(struct job *job, const struct tier_pieces *pieces) {
   for (uint32_t i = 0; i < pieces->count; i++) {
     const struct gap__piece *piece = &pieces->pieces[i];
-    if (gap__beds_at(&job->beds, piece->addr)->fell) gap__image_add(&job->d->image, piece, 1);
-    else if (!job->d->carrier.lost) gap__piece_give(&job->d->image, piece);
+    bool fell = gap__beds_at(&job->beds, piece->addr)->fell;
+    if (fell) gap__image_add(&job->d->image, piece, 1);
+    job->promised -= fell;
+    if (!fell && !job->way->carrier.lost) gap__piece_give(&job->d->image, piece);
   }
 }
 
@@ -336,21 +396,22 @@ static void keep_all(struct job *job) {
   struct gap__image *image = &job->d->image;
   gap__image_add(image, job->host.pieces, job->host.count);
   gap__image_add(image, job->disk.pieces, job->disk.count);
+  job->promised = 0;
   for (uint32_t i = 0; i < job->host.count; i++) job->d->figures.bytes_out += gap__piece_bytes(&job->host.pieces[i]);
   for (uint32_t i = 0; i < job->disk.count; i++) job->d->figures.bytes_out += gap__piece_bytes(&job->disk.pieces[i]);
 }
 
 /* A falling that failed: what fell wakes again, the chunks that the driver took half included. */
 static void wake_fallen(struct job *job) {
-  char words[sizeof job->d->words];
-  memcpy(words, job->d->words, sizeof words);
+  char words[TIER_WORDS];
+  memcpy(words, job->words, sizeof words);
   job->beds.count = 0;
   if (collect(job, true) == 0 && wake_beds(job) == 0) {
     drop_copies(job);
-    say(job->d, 0, words);
+    say(job, 0, words);
   } else {
-    snprintf(job->d->words, sizeof job->d->words, "%.300s%sA part of it sleeps, and is whole: gap_wake brings it back",
-             words, *words ? ". " : "");
+    snprintf(job->words, TIER_WORDS, "%.300s%sA part of it sleeps, and is whole: gap_wake brings it back", words,
+             *words ? ". " : "");
   }
 }
 
@@ -359,10 +420,11 @@ static int fall(struct job *job, unsigned flags) {
   if (!rc) rc = cut_all(job, flags);
   if (!rc) rc = carry_out(job);
   if (!rc) keep_all(job);
-  gap__carrier_unstage(&job->d->carrier, &job->d->pinned);
+  gap__carrier_unstage(&job->way->carrier, &job->d->pinned);
   if (!rc) return 0;
   keep_fallen(job, &job->host);
   keep_fallen(job, &job->disk);
+  gap__image_unreserve(&job->d->image, job->promised);
   wake_fallen(job);
   return rc;
 }
@@ -379,10 +441,12 @@ static int begin_pools(struct job *job) {
   return rc;
 }
 
-int gap__tier_fall(struct gap__tier *tier, struct tier_device *d, const char *tag, unsigned flags, uint64_t *freed) {
-  struct job job = {.tier = tier, .d = d};
+int gap__tier_fall(struct gap__tier *tier, struct tier_device *d, const char *tag, unsigned flags, uint64_t *freed,
+                   char *words) {
+  struct job job = {.tier = tier, .d = d, .words = words};
   uint64_t pages = 0;
   int rc = find_pools(&job, tag);
+  if (!rc) take_way(&job, TIER_OUT);
   if (!rc && job.who.state) {
     rc = begin_pools(&job);
     if (!rc) rc = fall(&job, flags);
@@ -414,7 +478,8 @@ void gap__tier_sweep(struct gap__tier *tier, struct tier_device *d) {
   struct gap__sleepers who;
   if (gap__heap_sleepers(tier->heap, d->ordinal, NULL, &who) == 0 && who.state)
     for (uint32_t i = 0; i < who.count; i++)
-      if (!gap__heap_pool_used(tier->heap, d->ordinal, who.pools[i]) && !gap__sleep_lives(who.state, who.pools[i]))
+      if (!is_busy(d, who.pools[i]) && !gap__heap_pool_used(tier->heap, d->ordinal, who.pools[i]) &&
+          !gap__sleep_lives(who.state, who.pools[i]))
         sweep_pool(who.state, d, who.pools[i]);
   free(who.pools);
 }

@@ -8,18 +8,29 @@
 #include "tier/carry.h"
 #include "tier/tier.h"
 
+/* One call puts to sleep and one wakes at a time, and not the same pool: the copy engines work both ways at once. */
+enum tier_way { TIER_OUT, TIER_IN, TIER_WAYS };
+
+struct tier_lane {
+  bool busy;
+  const gap_pool_id *pools; /* of the call that has it */
+  uint32_t pool_count;
+  struct gap__carrier carrier;
+};
+
 struct tier_device {
-  pthread_mutex_t mutex; /* one call after the other; before every lock of the heap */
-  struct gap__dev *dev;  /* NULL: nothing was asked of it yet */
+  pthread_mutex_t
+      mutex; /* before every lock of the heap; given up while pieces are carried between device and host memory */
+  pthread_cond_t freed; /* a way, and its pools */
+  struct tier_lane ways[TIER_WAYS];
+  struct gap__dev *dev; /* NULL: nothing was asked of it yet */
   int ordinal;
   struct gap__pinned pinned;
   struct gap__disk disk; /* open when image.disk is set */
   struct gap__image image;
-  struct gap__carrier carrier;
   struct tier_figures {
     uint64_t sleeps, wakes, bytes_out, bytes_in, bytes_spared, ns;
   } figures;
-  char words[512]; /* why the last call failed; "": only the code says */
 };
 
 struct gap__tier {
@@ -29,6 +40,8 @@ struct gap__tier {
   int count;
   struct tier_device devices[];
 };
+
+enum { TIER_WORDS = 512 }; /* why a call failed; "": only the code says */
 
 /* The device with its mutex held. */
 int gap__tier_enter(struct gap__tier *, int device, struct tier_device **out);

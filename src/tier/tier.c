@@ -19,6 +19,7 @@ int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) 
   tier->allowance.most_bytes = tier->conf.host_bytes;
   for (int i = 0; i < count; i++) {
     pthread_mutex_init(&tier->devices[i].mutex, NULL);
+    pthread_cond_init(&tier->devices[i].freed, NULL);
     tier->devices[i].ordinal = i;
   }
   *out = tier;
@@ -27,7 +28,7 @@ int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) 
 
 static void end_device(struct tier_device *d) {
   gap__image_free(&d->image);
-  gap__carrier_free(&d->carrier);
+  for (int way = 0; way < TIER_WAYS; way++) gap__carrier_free(&d->ways[way].carrier);
   if (d->image.disk) gap__disk_close(&d->disk);
   gap__pinned_destroy(&d->pinned);
 }
@@ -38,12 +39,14 @@ void gap__tier_destroy(struct gap__tier *tier) {
   for (int i = 0; i < tier->count && !gap__heap_forked(tier->heap); i++) {
     if (tier->devices[i].dev) end_device(&tier->devices[i]);
     pthread_mutex_destroy(&tier->devices[i].mutex);
+    pthread_cond_destroy(&tier->devices[i].freed);
   }
   free(tier);
 }
 
 static void begin_device(struct gap__tier *tier, struct tier_device *d, struct gap__dev *dev) {
-  d->dev = d->carrier.dev = dev;
+  d->dev = dev;
+  for (int way = 0; way < TIER_WAYS; way++) d->ways[way].carrier.dev = dev;
   gap__pinned_init(&d->pinned, dev, &tier->allowance);
   d->image.pinned = &d->pinned;
 }
@@ -55,16 +58,15 @@ int gap__tier_enter(struct gap__tier *tier, int device, struct tier_device **out
   struct tier_device *d = &tier->devices[device];
   pthread_mutex_lock(&d->mutex);
   if (!d->dev) begin_device(tier, d, dev);
-  d->words[0] = '\0';
   *out = d;
   return 0;
 }
 
 /* Every failure leaves words behind; the code's own where there are no better ones. */
-static int leave_with(struct gap__tier *tier, struct tier_device *d, int rc, const char *what) {
-  char words[600];
+static int leave_with(struct gap__tier *tier, struct tier_device *d, int rc, const char *what, const char *why) {
+  char words[TIER_WORDS + 40];
   if (rc && rc != GAP_EINVAL) {
-    snprintf(words, sizeof words, "%s: %s", what, *d->words ? d->words : gap_strerror(rc));
+    snprintf(words, sizeof words, "%s: %s", what, *why ? why : gap_strerror(rc));
     gap__heap_explain(tier->heap, d->ordinal, words);
     gap__log(GAP__LOG_WARNING, "device %d: %s", d->ordinal, words);
   }
@@ -79,11 +81,11 @@ int gap__tier_reserve_host(struct gap__tier *tier, int device, uint64_t bytes) {
   gap__tier_sweep(tier, d);
   d->pinned.refusal[0] = '\0';
   rc = gap__pinned_resize(&d->pinned, bytes);
-  if (rc) snprintf(d->words, sizeof d->words, "%s", d->pinned.refusal);
-  return leave_with(tier, d, rc, "reserve_host");
+  return leave_with(tier, d, rc, "reserve_host", d->pinned.refusal);
 }
 
 int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigned flags, uint64_t *freed) {
+  char words[TIER_WORDS] = "";
   struct tier_device *d;
   if (flags & ~(unsigned)(GAP_SLEEP_DROP | GAP_SLEEP_UNCHANGED | GAP_SLEEP_DISK)) return GAP_EINVAL;
   if (flags & GAP_SLEEP_DROP && flags != GAP_SLEEP_DROP) return GAP_EINVAL;
@@ -91,33 +93,35 @@ int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigne
   if (rc) return rc;
   uint64_t began = gap__dev_now_ns(d->dev);
   gap__tier_sweep(tier, d);
-  rc = gap__tier_fall(tier, d, tag, flags, freed);
+  rc = gap__tier_fall(tier, d, tag, flags, freed, words);
   d->figures.ns += gap__dev_now_ns(d->dev) - began;
-  return leave_with(tier, d, rc, "sleep");
+  return leave_with(tier, d, rc, "sleep", words);
 }
 
 int gap__tier_wake(struct gap__tier *tier, int device, const char *tag, unsigned flags) {
+  char words[TIER_WORDS] = "";
   struct tier_device *d;
   if (flags & ~(unsigned)GAP_WAKE_KEEP) return GAP_EINVAL;
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
   uint64_t began = gap__dev_now_ns(d->dev);
-  rc = gap__tier_rise(tier, d, tag, flags);
+  rc = gap__tier_rise(tier, d, tag, flags, words);
   gap__tier_sweep(tier, d);
   d->figures.ns += gap__dev_now_ns(d->dev) - began;
-  return leave_with(tier, d, rc, "wake");
+  return leave_with(tier, d, rc, "wake", words);
 }
 
 int gap__tier_wake_block(struct gap__tier *tier, gap_addr addr) {
+  char words[TIER_WORDS] = "";
   struct gap__block_info block;
   struct tier_device *d;
   int device, rc = gap__heap_find(tier->heap, addr, &block, &device);
   if (!rc) rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
   uint64_t began = gap__dev_now_ns(d->dev);
-  rc = gap__tier_rise_block(tier, d, &block);
+  rc = gap__tier_rise_block(tier, d, &block, words);
   d->figures.ns += gap__dev_now_ns(d->dev) - began;
-  return leave_with(tier, d, rc, "wake_block");
+  return leave_with(tier, d, rc, "wake_block", words);
 }
 
 static uint64_t asleep_bytes(struct gap__tier *tier, int device) {

@@ -4,6 +4,7 @@
  *   cold      the first sleep, which has to pin its memory; and how fast a pool is pinned by itself
  *   warm      sleep and wake with the pool filled beforehand: the median of --cycles
  *   unchanged a sleep whose copy was kept
+ *   both      one half of the bytes falls asleep while the other one wakes
  *   disk      --disk-bytes by sleep and wake, and by the same file code at depths of 1, 8 and 32 operations of 1 MiB
  *
  * All blocks are filled by a kernel and compared word by word after each wake.  --host runs it on host memory that behaves like a
@@ -11,6 +12,7 @@
  *
  *   tiers [--bytes SIZE] [--cycles N] [--disk FOLDER] [--disk-bytes SIZE] [--host] */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,14 +86,17 @@ static void verify(struct bench *b) {
 }
 
 /* Large blocks, and one of odd size for each. */
-static void get_blocks(struct bench *b, gap_pool_id pool, uint64_t bytes) {
-  b->count = 0;
+static void get_more(struct bench *b, gap_pool_id pool, uint64_t bytes) {
   while (bytes && b->count < BLOCKS_MAX) {
     uint64_t size = b->count % 9 == 8 ? 3 * MIB + 512 : bytes < BLOCK ? bytes : BLOCK;
     if (!must(b, "allocation", gap__heap_alloc(b->heap, 0, b->stream, pool, size, &b->blocks[b->count]))) return;
     b->sizes[b->count++] = size;
     bytes -= size < bytes ? size : bytes;
   }
+}
+static void get_blocks(struct bench *b, gap_pool_id pool, uint64_t bytes) {
+  b->count = 0;
+  get_more(b, pool, bytes);
 }
 static void give_blocks(struct bench *b) {
   for (unsigned i = 0; i < b->count; i++) must(b, "free", gap__heap_free(b->heap, b->blocks[i]));
@@ -187,6 +192,7 @@ struct figures {
   uint64_t bytes;
   double cold_sleep, cold_wake, pin, sleep, wake, unchanged;
   double disk_sleep, disk_wake, writes[3], reads[3];
+  double both; /* GB/s, both ways together */
 };
 
 static void measure_host(struct bench *b, gap_pool_id pool, struct figures *f) {
@@ -209,6 +215,53 @@ static void measure_host(struct bench *b, gap_pool_id pool, struct figures *f) {
   f->wake = median(wakes, options.cycles);
   f->unchanged = sleep_time(b, GAP_SLEEP_UNCHANGED);
   wake_time(b, 0);
+  give_blocks(b);
+}
+
+/* ---- both ways at once ---- */
+
+struct half {
+  struct bench *b;
+  const char *tag;
+  bool wakes;
+};
+
+static void *go(void *arg) {
+  struct half *half = arg;
+  uint64_t freed;
+  int rc = half->wakes ? gap__tier_wake(half->b->tier, 0, half->tag, 0)
+                       : gap__tier_sleep(half->b->tier, 0, half->tag, 0, &freed);
+  if (rc) half->b->errors++;
+  return NULL;
+}
+
+/* Both halves were asleep once before, so that their chunks are large. */
+static void measure_both(struct bench *b, struct figures *f) {
+  struct half halves[2] = {{b, "left", false}, {b, "right", true}};
+  struct gap__pool_about about[2] = {{.flags = GAP_POOL_SHARED, .tag = "left"},
+                                     {.flags = GAP_POOL_SHARED, .tag = "right"}};
+  pthread_t threads[2];
+  uint64_t freed;
+  unsigned first = 0;
+  for (int i = 0; i < 2; i++) {
+    must(b, "pool", gap__heap_pool_create(b->heap, 0, &about[i]));
+    b->count = first;
+    get_more(b, about[i].id, options.bytes / 2);
+    first = b->count;
+  }
+  fill(b);
+  if (b->kernels) kernels_wait(b->kernels);
+  for (int i = 0; i < 2; i++) must(b, "sleep", gap__tier_sleep(b->tier, 0, about[i].tag, 0, &freed));
+  uint64_t bytes = asleep_bytes(b);
+  for (int i = 0; i < 2; i++) must(b, "wake", gap__tier_wake(b->tier, 0, about[i].tag, 0));
+  must(b, "sleep", gap__tier_sleep(b->tier, 0, "right", 0, &freed));
+  double began = now();
+  for (int i = 0; i < 2; i++)
+    if (pthread_create(&threads[i], NULL, go, &halves[i])) abort();
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  f->both = gb_per_s(bytes, now() - began);
+  must(b, "wake", gap__tier_wake(b->tier, 0, "left", 0));
+  verify(b);
   give_blocks(b);
 }
 
@@ -276,8 +329,9 @@ static void print(const struct bench *b, const struct figures *f) {
   printf("\"cold_sleep_s\": %.4f, \"cold_wake_s\": %.4f, \"pin_gib_s\": %.2f, ", f->cold_sleep, f->cold_wake,
          (double)f->bytes / (double)GIB / f->pin);
   printf("\"sleep_s\": %.4f, \"sleep_gb_s\": %.2f, \"sleep_of_link\": %.3f, ", f->sleep, sleep, sleep / f->link.off);
-  printf("\"wake_s\": %.4f, \"wake_gb_s\": %.2f, \"wake_of_link\": %.3f, \"unchanged_sleep_ms\": %.2f, ", f->wake, wake,
-         wake / f->link.on, 1e3 * f->unchanged);
+  printf("\"wake_s\": %.4f, \"wake_gb_s\": %.2f, \"wake_of_link\": %.3f, \"unchanged_sleep_ms\": %.2f, \"both_gb_s\": "
+         "%.2f, ",
+         f->wake, wake, wake / f->link.on, 1e3 * f->unchanged, f->both);
   if (options.disk)
     printf(
         "\"disk_write_gb_s\": [%.2f, %.2f, %.2f], \"disk_read_gb_s\": [%.2f, %.2f, %.2f], \"disk_sleep_gb_s\": %.2f, "
@@ -322,6 +376,7 @@ static int run(struct bench *b) {
   if (!must(b, "set up", set_up(b, &pool))) return 1;
   figures.link = measure_link(b);
   measure_host(b, pool, &figures);
+  measure_both(b, &figures);
   if (options.disk) measure_disk(b, pool, &figures);
   check_heap(b);
   print(b, &figures);

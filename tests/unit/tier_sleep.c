@@ -718,6 +718,72 @@ static void beside_threads(void **state) {
   tier_try_close(&s);
 }
 
+struct sleeper {
+  struct tier_try *s;
+  const char *tag;
+  struct blocks b;
+  uint64_t seed;
+  unsigned flags;
+  int errors;
+};
+
+static void *sleep_and_wake(void *arg) {
+  struct sleeper *me = arg;
+  for (int round = 0; round < 15; round++) {
+    uint64_t freed;
+    me->errors += gap__tier_sleep(me->s->tier, 0, me->tag, me->flags, &freed) != 0;
+    me->errors += gap__tier_wake(me->s->tier, 0, me->tag, 0) != 0;
+    for (unsigned i = 0; i < BLOCKS; i++)
+      if (me->b.at[i]) me->errors += !tier_try_filled(me->b.at[i], sizes[i], me->seed + i);
+  }
+  return NULL;
+}
+
+/* One pool falls asleep while another wakes; a third goes over the disk. */
+static void both_ways(void **state) {
+  (void)state;
+  struct tier_try s = tier_try_open(CARD, QUIET, disk_rest);
+  s.tier->allowance.most_bytes = 0;
+  struct sleeper sleepers[3] = {{.tag = "a"}, {.tag = "b"}, {.tag = "c", .flags = GAP_SLEEP_DISK}};
+  pthread_t threads[3];
+  for (unsigned i = 0; i < 3; i++) {
+    sleepers[i].s = &s;
+    sleepers[i].seed = 1000 * i;
+    sleepers[i].b = get_blocks(&s, STREAM_A, tier_try_pool(&s, GAP_POOL_SHARED, sleepers[i].tag), 1000 * i);
+  }
+  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, sleep_and_wake, &sleepers[i]), 0);
+  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+  try_check(&s.t);
+  gap_tiers now = tier_try_figures(&s);
+  assert_true(now.host_used_bytes == 0 && now.disk_used_bytes == 0 && now.asleep_bytes == 0);
+  assert_true(now.sleeps == 45 && now.wakes == 45);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(sleepers[i].errors, 0);
+    give_blocks(&s, &sleepers[i].b);
+  }
+  tier_try_close(&s);
+}
+
+/* Everybody at one pool: one after the other. */
+static void at_one_pool(void **state) {
+  (void)state;
+  struct tier_try s = tier_try_open(CARD, QUIET, "");
+  struct sleeper me = {.s = &s, .tag = "a"};
+  me.b = get_blocks(&s, STREAM_A, tier_try_pool(&s, GAP_POOL_SHARED, "a"), 0);
+  struct sleeper all[3] = {me, me, me};
+  pthread_t threads[3];
+  for (int i = 0; i < 3; i++)
+    for (unsigned k = 0; k < BLOCKS; k++) all[i].b.at[k] = 0; /* it may be asleep when one looks */
+  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, sleep_and_wake, &all[i]), 0);
+  for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+  try_check(&s.t);
+  assert_int_equal(tier_try_figures(&s).asleep_bytes, 0);
+  look(&me.b, 0);
+  for (int i = 0; i < 3; i++) assert_int_equal(all[i].errors, 0);
+  give_blocks(&s, &me.b);
+  tier_try_close(&s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shared_pools),
@@ -751,6 +817,8 @@ int main(void) {
       cmocka_unit_test(sleep_neighbour_wake),
       cmocka_unit_test(through_the_driver),
       cmocka_unit_test(beside_threads),
+      cmocka_unit_test(both_ways),
+      cmocka_unit_test(at_one_pool),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
