@@ -47,7 +47,7 @@ static void round_trip(unsigned pool_flags, const char *conf) {
                 three = get_blocks(&s, STREAM_A, b, 300), kv = get_blocks(&s, STREAM_A, other, 400),
                 rest = get_blocks(&s, STREAM_A, DEFAULT, 500);
   uint64_t held = try_held(&s.t), freed = 0;
-  for (int round = 0; round < 3; round++) {
+  for (int round = 0; round < 2; round++) {
     assert_int_equal(gap__tier_sleep(s.tier, 0, "weights", 0, &freed), 0);
     try_check(&s.t);
     assert_true(freed >= 3 * 41 * MIB);
@@ -265,7 +265,7 @@ static void unchanged(void **state) {
   assert_int_equal(tier_try_sleep(&s, "weights", 0), 0);
   uint64_t saved = tier_try_figures(&s).saved_bytes, used = tier_try_figures(&s).host_used_bytes;
   assert_true(saved > 41 * MIB && used == saved);
-  for (int round = 1; round <= 3; round++) {
+  for (int round = 1; round <= 2; round++) {
     assert_int_equal(tier_try_wake(&s, "weights", GAP_WAKE_KEEP), 0);
     assert_int_equal(tier_try_figures(&s).host_used_bytes, used);
     look(&b, 1);
@@ -388,7 +388,7 @@ static void over_disk(const char *tiers, unsigned flags, uint64_t host_bytes) {
   struct tier_try s = tier_try_open(CARD, QUIET, tiers);
   gap_pool_id pool = tier_try_pool(&s, GAP_POOL_SHARED, "weights");
   struct blocks b = get_blocks(&s, STREAM_A, pool, 1);
-  for (int round = 0; round < 3; round++) {
+  for (int round = 0; round < 2; round++) {
     assert_int_equal(tier_try_sleep(&s, "weights", flags), 0);
     gap_tiers now = tier_try_figures(&s);
     assert_int_equal(now.host_used_bytes, host_bytes);
@@ -480,7 +480,7 @@ static void flipped_bits(const char *tiers) {
   assert_int_equal(tier_try_sleep(&s, "weights", 0), 0);
   assert_true(d->image.count > 2);
   unsigned char *block = aligned_alloc(4096, 4096);
-  for (uint32_t i = 0; i < d->image.count; i++) {
+  for (uint32_t i = 0; i < d->image.count; i += 4) {
     const struct gap__piece *piece = &d->image.pieces[i];
     uint64_t at = try_random(&seed, gap__piece_bytes(piece)), base = piece->disk * GAP__DISK_UNIT + (at & ~4095ull);
     for (int wrong = 1; wrong >= 0; wrong--) {
@@ -608,33 +608,33 @@ static void queued_work(void **state) {
   tier_try_close(&s);
 }
 
-/* Pattern 19 of public reports, at a 200th: 38 MiB are saved and 132 dropped, a neighbour takes what is free, waking fails and changes
+/* Pattern 19 of public reports, at a thousandth: 8 MiB are saved and 26 dropped, a neighbour takes what is free, waking fails and changes
  * nothing, the neighbour leaves, waking works.  What is held and what host memory has is the same after each of 50 cycles. */
 static void sleep_neighbour_wake(void **state) {
   (void)state;
   char card[96];
   snprintf(card, sizeof card, "%s/card", folder);
-  struct gap__host_params params = {.total_bytes = 200 * MIB, .card = card};
+  struct gap__host_params params = {.total_bytes = 40 * MIB, .card = card};
   struct tier_try s = tier_try_on(try_host(&params, QUIET, GAP__MAKER_OFF), "");
   struct try neighbour = try_host(&params, QUIET, GAP__MAKER_OFF);
   gap_pool_id saved = tier_try_pool(&s, GAP_POOL_SHARED, "weights"), dropped = tier_try_pool(&s, GAP_POOL_SHARED, "kv");
-  gap_addr a = try_get_pool(&s.t, STREAM_A, saved, 38 * MIB), b = try_get_pool(&s.t, STREAM_A, dropped, 132 * MIB);
-  tier_try_fill(a, 38 * MIB, 19);
+  gap_addr a = try_get_pool(&s.t, STREAM_A, saved, 8 * MIB), b = try_get_pool(&s.t, STREAM_A, dropped, 26 * MIB);
+  tier_try_fill(a, 8 * MIB, 19);
   for (int cycle = 0; cycle < 50; cycle++) {
     assert_int_equal(tier_try_sleep(&s, "weights", 0), 0);
     assert_int_equal(tier_try_sleep(&s, "kv", GAP_SLEEP_DROP), 0);
     assert_int_equal(try_held(&s.t), 0);
-    gap_addr theirs = try_get(&neighbour, STREAM_A, 170 * MIB);
+    gap_addr theirs = try_get(&neighbour, STREAM_A, 34 * MIB);
     assert_int_equal(tier_try_wake(&s, NULL, 0), GAP_ENOMEM);
     assert_int_equal(try_held(&s.t), 0);
-    assert_int_equal(tier_try_figures(&s).asleep_bytes, 170 * MIB);
+    assert_int_equal(tier_try_figures(&s).asleep_bytes, 34 * MIB);
     try_give(&neighbour, theirs);
     try_trim(&neighbour);
     assert_int_equal(tier_try_wake(&s, NULL, 0), 0);
-    assert_true(tier_try_filled(a, 38 * MIB, 19));
+    assert_true(tier_try_filled(a, 8 * MIB, 19));
     tier_try_fill(b, MIB, (uint64_t)cycle);
-    assert_int_equal(try_held(&s.t), 170 * MIB);
-    assert_int_equal(tier_try_figures(&s).host_locked_bytes, 38 * MIB);
+    assert_int_equal(try_held(&s.t), 34 * MIB);
+    assert_int_equal(tier_try_figures(&s).host_locked_bytes, 8 * MIB);
     assert_int_equal(tier_try_figures(&s).host_used_bytes, 0);
   }
   try_give(&s.t, a);
@@ -703,7 +703,7 @@ static void beside_threads(void **state) {
   struct churn c[2] = {{.s = &s, .pool = pool, .stream = STREAM_A}, {.s = &s, .pool = pool, .stream = STREAM_B}};
   pthread_t threads[2];
   for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, churn, &c[i]), 0);
-  for (int round = 0; round < 12 || atomic_load(&c[0].rounds) < 50 || atomic_load(&c[1].rounds) < 50; round++) {
+  for (int round = 0; round < 6 || atomic_load(&c[0].rounds) < 20 || atomic_load(&c[1].rounds) < 20; round++) {
     uint64_t freed;
     assert_int_equal(gap__tier_sleep(s.tier, 0, "weights", 0, &freed), 0);
     usleep(1000);
@@ -729,7 +729,7 @@ struct sleeper {
 
 static void *sleep_and_wake(void *arg) {
   struct sleeper *me = arg;
-  for (int round = 0; round < 15; round++) {
+  for (int round = 0; round < 5; round++) {
     uint64_t freed;
     me->errors += gap__tier_sleep(me->s->tier, 0, me->tag, me->flags, &freed) != 0;
     me->errors += gap__tier_wake(me->s->tier, 0, me->tag, 0) != 0;
@@ -756,7 +756,7 @@ static void both_ways(void **state) {
   try_check(&s.t);
   gap_tiers now = tier_try_figures(&s);
   assert_true(now.host_used_bytes == 0 && now.disk_used_bytes == 0 && now.asleep_bytes == 0);
-  assert_true(now.sleeps == 45 && now.wakes == 45);
+  assert_true(now.sleeps == 15 && now.wakes == 15);
   for (int i = 0; i < 3; i++) {
     assert_int_equal(sleepers[i].errors, 0);
     give_blocks(&s, &sleepers[i].b);
