@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sum.h"
 #include "tier/crew.h"
-#include "tier/sum.h"
 
 /* ---- what is needed ---- */
 

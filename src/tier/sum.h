@@ -1,2 +1,0 @@
-/* The checksum of what sleeps is the base's. */
-#include "base/sum.h"
