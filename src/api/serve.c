@@ -33,6 +33,7 @@ static struct {
   struct gap__lock lock;   /* after `life`, before every lock of a heap; held during a walk.  Guards: */
   gap_heap *heaps[HEAPS_MAX];
   int count;
+  bool ending; /* the process is: the driver is not to be asked any more */
 } door = {.folder = -1, .listener = -1, .wake = -1, .sheet = {.fd = -1}};
 
 /* ---- one question ---- */
@@ -118,7 +119,7 @@ static int publish(int64_t *due_ms) {
   if (!door.sheet.head) return -1;
   if (now >= *due_ms) {
     gap__lock(&door.lock);
-    gap__sheet_publish(&door.sheet, door.heaps, door.count);
+    if (!door.ending) gap__sheet_publish(&door.sheet, door.heaps, door.count);
     gap__unlock(&door.lock);
     *due_ms = gap__door_now_ms() + GAP__SHEET_PERIOD_MS;
   }
@@ -214,6 +215,9 @@ static void at_end(void) {
   if (!gap__lock_within(&door.life, 100)) return;
   if (door.is_open) remove_names();
   gap__unlock(&door.life);
+  if (!gap__lock_within(&door.lock, 100)) return;
+  door.ending = true;
+  gap__unlock(&door.lock);
 }
 
 static void before_fork(void) {

@@ -290,6 +290,20 @@ static void a_reader_follows_no_link(void **state) {
   unlink(in_folder(door)); /* its door is swept by the next process, not by readers */
 }
 
+/* The heap is left as it is when a program ends; its sheet is not. */
+static void the_end_takes_it_away(void **state) {
+  (void)state;
+  int status;
+  pid_t child = fork();
+  if (child == 0) {
+    api_open(GAP_BACKEND_HOST, 64 * MIB, "serve:True");
+    exit(is_there(sheet_of(getpid())) ? 7 : 8);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(WEXITSTATUS(status), 7);
+  assert_false(is_there(sheet_of(child)));
+}
+
 /* A sheet under another process's name is not that process's. */
 static void a_sheet_is_what_its_name_says(void **state) {
   (void)state;
@@ -429,6 +443,7 @@ int main(void) {
       cmocka_unit_test(without_serve_there_is_none),
       cmocka_unit_test(a_link_is_not_followed),
       cmocka_unit_test(a_reader_follows_no_link),
+      cmocka_unit_test(the_end_takes_it_away),
       cmocka_unit_test(a_sheet_is_what_its_name_says),
       cmocka_unit_test(a_stopped_process_is_seen),
       cmocka_unit_test(a_child_does_not_keep_it),
