@@ -10,6 +10,7 @@ struct grower {
   const struct gap__subject *subject;
   struct gap__flame *flame;
   struct gap__map children; /* parent, kind and value -> node */
+  struct gap__map ends;     /* stack -> node */
 };
 
 /* ---- nodes --------------------------------------------------------------------------------------------------------- */
@@ -53,13 +54,20 @@ static int descend(struct grower *grower, uint32_t parent, enum gap__flame_kind 
   return grower->flame->count < NODES_MAX ? add_node(grower, key, parent, kind, value, out) : 0;
 }
 
-/* A block that ends at a node counts for it and all above it. */
-static void count_block(struct gap__flame *flame, uint32_t node, const struct gap__life *life) {
-  for (;; node = flame->nodes[node].parent) {
-    flame->nodes[node].bytes += life->bytes;
-    flame->nodes[node].by_category[life->category] += life->bytes;
-    flame->nodes[node].blocks++;
-    if (node == 0) return;
+static void count_block(struct gap__flame_node *node, const struct gap__life *life) {
+  node->bytes += life->bytes;
+  node->by_category[life->category] += life->bytes;
+  node->blocks++;
+}
+
+/* What ends at a node counts for all above it, too.  Parents stand before their children. */
+static void sum_up(struct gap__flame *flame) {
+  for (uint32_t i = flame->count; i-- > 1;) {
+    const struct gap__flame_node *node = &flame->nodes[i];
+    struct gap__flame_node *parent = &flame->nodes[node->parent];
+    parent->bytes += node->bytes;
+    parent->blocks += node->blocks;
+    for (int j = 0; j < GAP__CAT_COUNT; j++) parent->by_category[j] += node->by_category[j];
   }
 }
 
@@ -78,6 +86,17 @@ static int descend_stack(struct grower *grower, uint32_t stack, uint32_t *out) {
   return rc;
 }
 
+/* Where a stack ends; most blocks have one that was met before. */
+static int find_stack(struct grower *grower, uint32_t stack, uint32_t *out) {
+  uint64_t known;
+  if (gap__map_get(&grower->ends, stack, &known)) {
+    *out = (uint32_t)known;
+    return 0;
+  }
+  int rc = descend_stack(grower, stack, out);
+  return rc ? rc : gap__map_put(&grower->ends, stack, *out);
+}
+
 static int add_life(struct grower *grower, const struct gap__life *life) {
   uint32_t node = 0;
   int rc = 0;
@@ -85,11 +104,11 @@ static int add_life(struct grower *grower, const struct gap__life *life) {
     rc = descend(grower, 0, GAP__FLAME_CATEGORY, life->category, &node);
     if (!rc) rc = descend(grower, node, GAP__FLAME_SIZE, life->bytes, &node);
   } else if (life->stack && grower->subject->history->stacks[life->stack].count) {
-    rc = descend_stack(grower, life->stack, &node);
+    rc = find_stack(grower, life->stack, &node);
   } else {
     rc = descend(grower, 0, GAP__FLAME_UNKNOWN, 0, &node);
   }
-  if (!rc) count_block(grower->flame, node, life);
+  if (!rc) count_block(&grower->flame->nodes[node], life);
   return rc;
 }
 
@@ -126,6 +145,8 @@ int gap__flame_find(const struct gap__subject *subject, uint32_t shown, struct g
     if (gap__life_covers(&subject->lives.at[i], subject->lives.peak_event))
       rc = add_life(&grower, &subject->lives.at[i]);
   gap__map_free(&grower.children);
+  gap__map_free(&grower.ends);
+  if (!rc) sum_up(flame);
   if (!rc) choose_least(flame, shown);
   return rc;
 }
