@@ -260,6 +260,29 @@ part_cupy() {
   cat "$out/cupy.jsonl"
 }
 
+# The KV cache: kernels beside float64, then its figures, then requests served.  KV: names of what to run (check attention copies generate
+# generate-mha serving); each takes less than five minutes.
+kv_check() { check kv-check timeout 290 python3 tests/gpu/kv/check.py; }
+kv_measure() { # kv_measure NAME PROGRAM WORD...
+  GAP_COMMIT=$(commit) check "kv-$1" timeout 290 python3 "bench/gpu/${@:2}" >"$out/kv-$1.jsonl"
+  cat "$out/kv-$1.jsonl"
+}
+kv_attention() { kv_measure attention kv_attention.py; }
+kv_copies() { kv_measure copies kv_copies.py; }
+kv_generate() { kv_measure generate kv_generate.py; }
+kv_generate-mha() { kv_measure generate-mha kv_generate.py --shape llama-2-7b --batch 8; }
+kv_serving() {
+  check kv-serving timeout 200 python3 examples/serving.py --trace examples/serving_trace.jsonl --check
+  check kv-serving-8b timeout 250 python3 examples/serving.py --shape llama-3.1-8b --dtype bfloat16 --requests 120 --cache 16384 --batch 128
+}
+part_kv() {
+  local name
+  has_torch || return
+  mkdir -p "$out"
+  check wheel install_wheel || return
+  for name in ${KV:-check attention copies generate serving}; do "kv_$name"; done
+}
+
 # Pairs, churn and threads beside the driver's own pool; what a program feels of stealing; what the driver charges.
 part_bench() {
   mkdir -p "$out"
