@@ -60,7 +60,8 @@ static void check_block(struct report *r, const struct gap__range *range, uint32
   unsigned long long at = gap__range_addr(range, b->off);
   if (b->off != off || b->prev != prev || !b->len)
     fail(r, "block %#llx: blocks of a range must touch in address order", at);
-  if (b->state == GAP__UNUSED || b->state == GAP__RESERVED) fail(r, "block %#llx: state %d at rest", at, b->state);
+  if (b->state == GAP__UNUSED || (b->state == GAP__RESERVED && !lane->visitors))
+    fail(r, "block %#llx: state %d at rest", at, b->state);
   if (prev && gap__block(lane, prev)->state == b->state && (b->state == GAP__IDLE || b->state == GAP__HOLE))
     fail(r, "block %#llx: neighbours of one state must be merged", at);
   if (b->state == GAP__HOLE && (b->off % GAP__PAGE_UNITS || b->len % GAP__PAGE_UNITS))
@@ -240,7 +241,8 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
         fail(r, "page %u: its slot names a mapping elsewhere", page);
       if (c->home == m && mapping->page == page) pages += c->pages, gone += c->handle ? 0 : c->pages;
       if (mapping->away && !c->asleep) fail(r, "page %u: its memory is away, and awake", page);
-      if (c->home == m && c->asleep && !range->arena->lane->asleep) fail(r, "page %u: it sleeps in a lane that does not", page);
+      if (c->home == m && c->asleep && !range->arena->lane->asleep)
+        fail(r, "page %u: it sleeps in a lane that does not", page);
       if (!c->handle && !c->asleep) fail(r, "page %u: there is no memory behind it", page);
       if (c->home == m && mapping->dark) fail(r, "page %u: its memory cannot be used", page);
       bool listed = false;

@@ -61,7 +61,7 @@ enum gap__state {
   GAP__LIVE,     /* handed out */
   GAP__CACHED,   /* idle, kept whole for the next request of its size: in the front or the hot slot */
   GAP__PENDING,  /* freed, still used by another stream */
-  GAP__RESERVED  /* its pages are being supplied or taken, under the device lock */
+  GAP__RESERVED  /* its pages are being supplied or taken, under the device lock; or a visitor of the lane is about to hand it out */
 };
 
 /* One piece of a range.  32 bytes: two to a cache line. Guarded by the lane lock. */

@@ -1,4 +1,7 @@
 /* Each rung of the ladder is reached, serves, and is counted. */
+#include "core/lane.h"
+#include "core/place.h"
+#include "core/reclaim.h"
 #include "support/gapless_try.h"
 
 #define LAG_US 20000
@@ -258,6 +261,28 @@ static void nmalloc(void **state) {
   try_end(&t);
 }
 
+/* Between the ladder and the hand-out no lock is held: whoever looks then finds the block on its way. */
+static void checked_before_it_is_handed_out(void **state) {
+  (void)state;
+  struct try t = lagging("");
+  char text[200] = "";
+  try_give(&t, try_get(&t, STREAM_A, 4 * MIB));
+  struct gap__lane *lane = try_state(&t)->lanes;
+  struct gap__request req = {.units = 8 * MIB >> GAP__UNIT_SHIFT, .bytes = 8 * MIB, .aligned = true};
+  uint32_t block;
+  lane->visitors++;
+  assert_int_equal(gap__reclaim(lane, &req, &block), 0);
+  assert_int_equal(gap__block(lane, block)->state, GAP__RESERVED);
+  try_check(&t);
+  lane->visitors--;
+  assert_int_not_equal(gap__heap_check(t.heap, 0, text, sizeof text), 0);
+  assert_non_null(strstr(text, "at rest"));
+  gap__lock(&lane->lock);
+  gap__place_dissolve(&lane->arena[GAP__ARENA_LARGE], block);
+  gap__unlock(&lane->lock);
+  try_end(&t);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit),
@@ -274,6 +299,7 @@ int main(void) {
       cmocka_unit_test(wait_past_a_capture),
       cmocka_unit_test(reasons),
       cmocka_unit_test(nmalloc),
+      cmocka_unit_test(checked_before_it_is_handed_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
