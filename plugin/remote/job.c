@@ -119,6 +119,18 @@ bool gap__leg_wants(const struct leg *leg) {
   }
 }
 
+static bool is_shelved(const struct shelf *shelf, size_t bytes) { return bytes > SHELF_LEAST && bytes <= shelf->bytes; }
+
+char *gap__shelf_take(struct shelf *shelf, size_t bytes) {
+  if (!is_shelved(shelf, bytes)) return malloc(bytes);
+  return shelf->count ? shelf->buffers[--shelf->count] : malloc(shelf->bytes);
+}
+
+void gap__shelf_give(struct shelf *shelf, void *buffer, size_t bytes) {
+  if (buffer && is_shelved(shelf, bytes) && shelf->count < SHELF) shelf->buffers[shelf->count++] = buffer;
+  else free(buffer);
+}
+
 static size_t name_of(const struct leg *leg, uint32_t index, char out[GAP__PIECE_KEY_BYTES]) {
   const gap_remote_item *item = leg->job->item;
   return gap__piece_key(leg->server->store->tag, item->key, item->key_bytes, index, out);
@@ -138,7 +150,7 @@ static char *set_command(struct leg *leg, struct gap__piece *piece, size_t *leng
   if (store->ttl_ms) snprintf(tail, sizeof tail, "\r\n$2\r\nPX\r\n$%d\r\n%s\r\n", ttl_bytes, ttl);
   size_t tail_bytes = strlen(tail);
   *length = head_bytes + GAP__PIECE_HEADER_BYTES + piece->bytes + tail_bytes;
-  char *command = malloc(*length), *value = command ? command + head_bytes : NULL;
+  char *command = gap__shelf_take(&store->shelf, *length), *value = command ? command + head_bytes : NULL;
   if (!command) return NULL;
   const char *from = (const char *)leg->job->item->value + (size_t)piece->index * piece->piece_bytes;
   if (piece->bytes) memcpy(value + GAP__PIECE_HEADER_BYTES, from, piece->bytes);

@@ -26,6 +26,7 @@ int gap__look(gap_remote *store, uint32_t index, uint32_t timeout_ms, gap_remote
   look->next = store->looks;
   store->looks = look;
   gap__remote_wake(store);
+  pthread_mutex_lock(&store->lock);
   bool answered = is_answered(store, look, until);
   if (answered) *out = look->found;
   else look->abandoned = true;

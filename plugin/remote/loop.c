@@ -79,6 +79,15 @@ static bool take_in(gap_remote *store) {
 
 /* ---- the thread ---- */
 
+/* From here on callers wake it, unless one has left something already. */
+static bool may_sleep(gap_remote *store) {
+  pthread_mutex_lock(&store->lock);
+  store->asleep = !store->inbox && !store->looks && !store->cancels && !store->closing;
+  bool asleep = store->asleep;
+  pthread_mutex_unlock(&store->lock);
+  return asleep;
+}
+
 static int wait_ms(const gap_remote *store) {
   uint64_t until = store->next_deadline_ns, now = gap__remote_now_ns();
   for (uint32_t i = 0; i < store->count; i++) {
@@ -97,7 +106,8 @@ static void look_around(gap_remote *store, struct pollfd *fds) {
     short events = gap__server_events(&store->servers[i]);
     fds[i + 1] = (struct pollfd){.fd = events ? store->servers[i].wire.fd : -1, .events = events};
   }
-  if (poll(fds, store->count + 1, wait_ms(store)) <= 0)
+  int ms = wait_ms(store);
+  if (poll(fds, store->count + 1, ms && may_sleep(store) ? ms : 0) <= 0)
     for (uint32_t i = 0; i <= store->count; i++) fds[i].revents = 0;
   if (fds[0].revents && read(store->wake, &calls, sizeof calls) < 0) fds[0].revents = 0;
 }

@@ -40,6 +40,7 @@ static void set_options(gap_remote *store, const gap_remote_options *o, gap__rem
   store->replicas = o->replicas < store->count ? o->replicas : store->count;
   store->piece_bytes = o->piece_bytes;
   store->queue_items = o->queue_items, store->queue_bytes = o->queue_bytes, store->ttl_ms = o->ttl_ms;
+  store->shelf.bytes = o->piece_bytes + 1024u; /* with header, key and the rest of the command */
   store->next_deadline_ns = UINT64_MAX;
   store->dice = gap__remote_now_ns();
   store->stats.size = sizeof store->stats;
@@ -79,6 +80,7 @@ static void dispose(gap_remote *store) {
   if (store->wake >= 0) close(store->wake);
   if (store->tls) gap__wire_context_free(store->tls);
   free_tickets(store);
+  while (store->shelf.count) free(store->shelf.buffers[--store->shelf.count]);
   free(store->buffer);
   gap__remote_wipe(store->servers, store->count * sizeof store->servers[0]);
   free(store);
@@ -126,7 +128,6 @@ static void close_store(gap_remote *store) {
   if (getpid() != store->process) return; /* the connections and the thread are the parent's */
   pthread_mutex_lock(&store->lock);
   store->closing = true;
-  pthread_mutex_unlock(&store->lock);
   gap__remote_wake(store);
   pthread_join(store->thread, NULL);
   store->log = NULL;

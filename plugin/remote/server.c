@@ -9,7 +9,7 @@
 #include "secret.h"
 #include "store.h"
 
-enum { PARTS = 16, READS = 8, READ_BYTES = 256 << 10, WRITE_MOST = 4 << 20, STEADY_NS = 1000000000 };
+enum { PARTS = 16, READS = 8, READ_BYTES = 256 << 10, SLICE = 16 << 10, WRITE_MOST = 4 << 20, STEADY_NS = 1000000000 };
 
 bool gap__server_usable(const struct server *s) {
   return s->state == STATE_UP || (s->state != STATE_DOWN && !s->failed) || (s->state == STATE_DOWN && !s->pause_ms);
@@ -49,9 +49,10 @@ void gap__server_push(struct server *s, struct flight flight) {
   s->flights[s->tail++ % RING] = flight;
 }
 
-static void drop_command(struct flight *f) {
+static void drop_command(struct server *s, struct flight *f) {
   if (f->command && f->request == REQUEST_AUTH) gap__remote_wipe(f->command, f->length);
-  free(f->command);
+  if (f->request == REQUEST_SET) gap__shelf_give(&s->store->shelf, f->command, f->length);
+  else free(f->command);
   f->command = NULL;
 }
 
@@ -109,7 +110,7 @@ static void drop_leg(struct leg *leg) {
 static void drop_work(struct server *s) {
   while (s->head != s->tail) {
     struct flight f = s->flights[s->head++ % RING];
-    drop_command(&f);
+    drop_command(s, &f);
     if (f.leg) drop_leg(f.leg);
     if (f.look) gap__look_end(s, f.look);
   }
@@ -174,7 +175,7 @@ static void greet(struct server *s) {
     return;
   }
   s->reader->maxbuf = 0; /* keep the buffer between large answers */
-  redisReaderSetPrivdata(s->reader, s);
+  s->reader->privdata = s;
   gap__greet(s);
 }
 
@@ -226,7 +227,7 @@ static void written(struct server *s, size_t bytes) {
     f->sent += part;
     bytes -= part;
     if (f->sent < f->length) return;
-    drop_command(f);
+    drop_command(s, f);
     s->sent++;
   }
 }
@@ -243,13 +244,21 @@ static void write_out(struct server *s) {
 }
 
 /* Answers go to gap__reply_functions while the reader is at it. */
-static bool understand(struct server *s, size_t bytes) {
+static bool understand_slice(struct server *s, const char *bytes, size_t count) {
   void *reply = NULL;
   redisReader *reader = s->reader;
-  if (redisReaderFeed(reader, s->store->buffer, bytes) != REDIS_OK) return false;
+  if (redisReaderFeed(reader, bytes, count) != REDIS_OK) return false;
   do reply = NULL;
   while (redisReaderGetReply(reader, &reply) == REDIS_OK && reply && !s->doomed);
-  return !reader->err && reader->len - reader->pos <= REPLY_MOST + READ_BYTES;
+  return !reader->err && reader->len - reader->pos <= REPLY_MOST + SLICE;
+}
+
+/* In slices, since the reader moves all that is behind an answer to the front of its buffer. */
+static bool understand(struct server *s, size_t bytes) {
+  bool sense = true;
+  for (size_t at = 0; at < bytes && sense && !s->doomed; at += SLICE)
+    sense = understand_slice(s, s->store->buffer + at, bytes - at < SLICE ? bytes - at : SLICE);
+  return sense;
 }
 
 static void read_in(struct server *s) {

@@ -29,7 +29,9 @@ enum {
   PAUSE_FIRST_MS = 100, /* between two tries of a server */
   PAUSE_MOST_MS = 10000,
   REPLY_MOST = GAP_REMOTE_PIECE_BYTES_MAX + GAP__PIECE_HEADER_BYTES + 64, /* no honest one is longer */
-  LOOK_PINGS = 5
+  LOOK_PINGS = 5,
+  SHELF = 64,        /* buffers kept */
+  SHELF_LEAST = 8192 /* below it libc does well */
 };
 
 enum kind { KIND_PUT, KIND_GET, KIND_CONTAINS };
@@ -137,6 +139,13 @@ struct server {
   uint64_t full_until_ns, full_pause_ms;
 };
 
+/* Buffers of one size for pieces on their way out: memory that libc would give back to the system and take again, page by page, for each. */
+struct shelf {
+  size_t bytes; /* of each */
+  uint32_t count;
+  void *buffers[SHELF];
+};
+
 struct gap_remote {
   pid_t process;
   gap__remote_log *log;
@@ -154,12 +163,14 @@ struct gap_remote {
   struct ticket *inbox, *inbox_last;   /* L */
   struct look *looks;                  /* L: new ones */
   bool closing, cancels;               /* L */
+  bool asleep;                         /* L: the I/O thread waits, or is about to, and has to be woken */
   uint64_t under_way, under_way_bytes; /* L */
 
   gap_remote_stats stats;                  /* by COUNT */
   struct ticket *live;                     /* I */
   uint64_t now_ns, next_deadline_ns, dice; /* I */
   char *buffer;                            /* I: what is read goes through it */
+  struct shelf shelf;                      /* I */
   uint32_t count;
   uint64_t digests[GAP_REMOTE_SERVERS_MAX];
   struct server servers[]; /* of count */
@@ -180,6 +191,7 @@ int gap__ticket_cancel(gap_remote *, gap_remote_ticket);
 int gap__ticket_drain(gap_remote *, uint32_t timeout_ms);
 void gap__ticket_done(gap_remote *, struct ticket *);
 void gap__ticket_free(struct ticket *);
+/* The lock is held on entry, and released: what was left for the I/O thread is there. */
 void gap__remote_wake(gap_remote *);
 /* Until `changed`, or the time: false.  The lock is held. */
 bool gap__remote_sleep(gap_remote *, uint64_t until_ns);
@@ -193,6 +205,9 @@ bool gap__leg_wants(const struct leg *);
 /* False: it was the end of the leg, which may be gone. */
 bool gap__leg_issue(struct leg *);
 void gap__leg_end(struct leg *, bool good);
+
+char *gap__shelf_take(struct shelf *, size_t bytes);
+void gap__shelf_give(struct shelf *, void *buffer, size_t bytes); /* of gap__shelf_take; NULL is fine */
 
 /* reply.c: what the servers say */
 extern redisReplyObjectFunctions gap__reply_functions;

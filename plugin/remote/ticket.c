@@ -21,7 +21,10 @@ bool gap__remote_sleep(gap_remote *store, uint64_t until_ns) {
 
 void gap__remote_wake(gap_remote *store) {
   const uint64_t one = 1;
-  while (write(store->wake, &one, sizeof one) < 0 && errno == EINTR) continue; /* full: it is awake */
+  bool asleep = store->asleep;
+  store->asleep = false;
+  pthread_mutex_unlock(&store->lock);
+  while (asleep && write(store->wake, &one, sizeof one) < 0 && errno == EINTR) continue; /* full: it is awake */
 }
 
 static bool is_foreign(const gap_remote *store) { return getpid() != store->process; }
@@ -97,7 +100,6 @@ static int reserve(gap_remote *store, uint32_t count, uint64_t bytes, bool copie
 /* The lock is held. */
 static void give_back(gap_remote *store, uint32_t count, uint64_t bytes) {
   store->under_way -= count, store->under_way_bytes -= bytes;
-  pthread_cond_broadcast(&store->changed);
 }
 
 static int hand_over(gap_remote *store, struct ticket *t, gap_remote_ticket *out) {
@@ -113,8 +115,7 @@ static int hand_over(gap_remote *store, struct ticket *t, gap_remote_ticket *out
   } else {
     give_back(store, t->count, t->bytes);
   }
-  pthread_mutex_unlock(&store->lock);
-  if (rc == 0) gap__remote_wake(store);
+  gap__remote_wake(store);
   return rc;
 }
 
@@ -169,6 +170,7 @@ void gap__ticket_done(gap_remote *store, struct ticket *t) {
   t->done = true;
   give_back(store, t->count, t->bytes);
   pthread_mutex_unlock(&store->lock);
+  pthread_cond_broadcast(&store->changed); /* without the lock, which who wakes wants */
   if (unwatched) gap__ticket_free(t);
 }
 
@@ -209,8 +211,7 @@ int gap__ticket_cancel(gap_remote *store, gap_remote_ticket id) {
   pthread_mutex_lock(&store->lock);
   struct ticket *t = find(store, id);
   if (t) t->cancelled = store->cancels = true;
-  pthread_mutex_unlock(&store->lock);
-  if (t) gap__remote_wake(store);
+  gap__remote_wake(store);
   return t ? 0 : GAP_EINVAL;
 }
 
