@@ -65,7 +65,7 @@ coverage: ## which lines the tests reach: build-coverage/coverage.html
 
 format: ## formats the C sources in place
 	@tools/setup.sh lint
-	@find bench cli examples include src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
+	@find bench cli examples include plugin src tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 lint: ## clang-format, clang-tidy and the rules of the tree
 	@tools/setup.sh lint

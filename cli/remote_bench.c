@@ -24,7 +24,7 @@ struct run {
   struct lane *lanes;
   uint64_t *samples;
   uint64_t sample_count;
-  struct bar *bar;
+  struct bar bar;
 };
 
 static uint64_t now_ns(void) {
@@ -75,7 +75,7 @@ static int measure(struct run *run, begin_fn *begin, struct remote_speed *speed)
     if (run->lanes[i].ticket) rc = end_lane(run, &run->lanes[i], speed);
     if (rc == 0) rc = begin_lane(run, &run->lanes[i], begin);
     passed = now_ns() - start;
-    bar_update(run->bar, passed, length);
+    bar_update(&run->bar, passed, length);
   }
   for (uint32_t i = 0; i < run->bench->depth && rc == 0; i++)
     if (run->lanes[i].ticket) rc = end_lane(run, &run->lanes[i], speed);
@@ -99,22 +99,26 @@ static int prepare(struct run *run) {
   return 0;
 }
 
+/* A value belongs to the store until its ticket is done. */
 static void dispose(struct run *run) {
-  for (uint32_t i = 0; run->lanes && i < run->bench->depth; i++) free(run->lanes[i].value);
+  for (uint32_t i = 0; run->lanes && i < run->bench->depth; i++) {
+    struct lane *lane = &run->lanes[i];
+    if (lane->ticket && gap_remote_cancel(run->remote, lane->ticket) == 0)
+      gap_remote_wait(run->remote, lane->ticket, TIMEOUT_MS);
+    free(lane->value);
+  }
   free(run->lanes);
   free(run->samples);
 }
 
 static int measure_both(struct run *run, struct remote_speed *put, struct remote_speed *get) {
-  struct bar bar;
-  run->bar = &bar;
-  bar_begin(&bar, "putting", !run->bench->quiet);
+  bar_begin(&run->bar, "putting", !run->bench->quiet);
   int rc = measure(run, gap_remote_put, put);
-  bar_end(&bar);
+  bar_end(&run->bar);
   if (rc) return rc;
-  bar_begin(&bar, "getting", !run->bench->quiet);
+  bar_begin(&run->bar, "getting", !run->bench->quiet);
   rc = measure(run, gap_remote_get, get);
-  bar_end(&bar);
+  bar_end(&run->bar);
   return rc;
 }
 
@@ -123,8 +127,6 @@ int remote_bench_run(gap_remote *remote, const struct remote_bench *bench, struc
   struct run run = {.remote = remote, .bench = bench};
   int rc = prepare(&run);
   if (rc == 0) rc = measure_both(&run, put, get);
-  if (rc == 0)
-    dispose(
-        &run); /* else the values may be in use until the store is closed, which is next, and then the program ends */
+  dispose(&run);
   return rc;
 }

@@ -136,29 +136,43 @@ static size_t name_of(const struct leg *leg, uint32_t index, char out[GAP__PIECE
   return gap__piece_key(leg->server->store->tag, item->key, item->key_bytes, index, out);
 }
 
+enum { HEAD_BYTES = GAP__PIECE_KEY_BYTES + 96, TAIL_BYTES = 64 };
+
+/* What stands before the value of SET, and behind it; their lengths. */
+static size_t head_of_set(const struct leg *leg, const struct gap__piece *piece, char out[HEAD_BYTES]) {
+  char name[GAP__PIECE_KEY_BYTES];
+  size_t name_bytes = name_of(leg, piece->index, name);
+  int words = leg->server->store->ttl_ms ? 5 : 3;
+  size_t length = (size_t)snprintf(out, HEAD_BYTES, "*%d\r\n$3\r\nSET\r\n$%zu\r\n", words, name_bytes);
+  memcpy(out + length, name, name_bytes);
+  length += name_bytes;
+  return length + (size_t)snprintf(out + length, HEAD_BYTES - length, "\r\n$%zu\r\n",
+                                   (size_t)GAP__PIECE_HEADER_BYTES + piece->bytes);
+}
+
+static size_t tail_of_set(const gap_remote *store, char out[TAIL_BYTES]) {
+  char ttl[24];
+  int digits = snprintf(ttl, sizeof ttl, "%llu", (unsigned long long)store->ttl_ms);
+  if (store->ttl_ms) return (size_t)snprintf(out, TAIL_BYTES, "\r\n$2\r\nPX\r\n$%d\r\n%s\r\n", digits, ttl);
+  return (size_t)snprintf(out, TAIL_BYTES, "\r\n");
+}
+
 /* SET is put together here and not by hiredis: the value is copied once, from the caller's memory, while its checksum is made. */
 static char *set_command(struct leg *leg, struct gap__piece *piece, size_t *length) {
   gap_remote *store = leg->server->store;
-  char name[GAP__PIECE_KEY_BYTES], head[GAP__PIECE_KEY_BYTES + 96], tail[64] = "\r\n", ttl[24];
-  size_t name_bytes = name_of(leg, piece->index, name);
-  int ttl_bytes = snprintf(ttl, sizeof ttl, "%llu", (unsigned long long)store->ttl_ms);
-  int begin = snprintf(head, sizeof head, "*%d\r\n$3\r\nSET\r\n$%zu\r\n", store->ttl_ms ? 5 : 3, name_bytes);
-  memcpy(head + begin, name, name_bytes);
-  size_t head_bytes = (size_t)begin + name_bytes;
-  head_bytes += (size_t)snprintf(head + head_bytes, sizeof head - head_bytes, "\r\n$%zu\r\n",
-                                 (size_t)GAP__PIECE_HEADER_BYTES + piece->bytes);
-  if (store->ttl_ms) snprintf(tail, sizeof tail, "\r\n$2\r\nPX\r\n$%d\r\n%s\r\n", ttl_bytes, ttl);
-  size_t tail_bytes = strlen(tail);
+  char head[HEAD_BYTES], tail[TAIL_BYTES];
+  size_t head_bytes = head_of_set(leg, piece, head), tail_bytes = tail_of_set(store, tail);
   *length = head_bytes + GAP__PIECE_HEADER_BYTES + piece->bytes + tail_bytes;
-  char *command = gap__shelf_take(&store->shelf, *length), *value = command ? command + head_bytes : NULL;
+  char *command = gap__shelf_take(&store->shelf, *length);
   if (!command) return NULL;
+  char *value = command + head_bytes, *content = value + GAP__PIECE_HEADER_BYTES;
   const char *from = (const char *)leg->job->item->value + (size_t)piece->index * piece->piece_bytes;
-  if (piece->bytes) memcpy(value + GAP__PIECE_HEADER_BYTES, from, piece->bytes);
-  piece->sum = gap__piece_sum(value + GAP__PIECE_HEADER_BYTES, piece->bytes);
+  if (piece->bytes) memcpy(content, from, piece->bytes);
+  piece->sum = gap__piece_sum(content, piece->bytes);
   piece->chain = leg->chain = gap__piece_chain(leg->chain, piece->sum);
   memcpy(command, head, head_bytes);
   gap__piece_write(piece, (uint8_t *)value);
-  memcpy(value + GAP__PIECE_HEADER_BYTES + piece->bytes, tail, tail_bytes);
+  memcpy(content + piece->bytes, tail, tail_bytes);
   return command;
 }
 

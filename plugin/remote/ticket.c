@@ -71,7 +71,7 @@ void gap__ticket_free(struct ticket *t) {
 static struct ticket *make(gap_remote *store, enum kind kind, gap_remote_item *items, uint32_t count, bool copied) {
   uint32_t legs = kind == KIND_PUT ? store->replicas : 1;
   struct ticket *t = calloc(1, sizeof *t);
-  if (!t) return NULL;
+  if (!t || !count || !legs) return gap__ticket_free(t), NULL;
   t->store = store, t->kind = kind, t->count = t->left = count, t->items = items;
   t->jobs = calloc(count, sizeof *t->jobs);
   t->legs = calloc((size_t)count * legs, sizeof *t->legs);
