@@ -57,11 +57,27 @@ static void clean(char *text, size_t bytes) {
   clean_all(text, bytes);
 }
 
+static bool is_same_usage(const struct gap__sheet_usage *a, const struct gap__sheet_usage *b) {
+  return a->stream == b->stream && a->pool_first == b->pool_first && a->pool_second == b->pool_second;
+}
+
+/* A stream has one line in a pool. */
+static void drop_repeated_usages(struct gap__sheet_device *device) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < device->usage_count; i++) {
+    uint32_t same = 0;
+    while (same < kept && !is_same_usage(&device->usage[same], &device->usage[i])) same++;
+    if (same == kept) device->usage[kept++] = device->usage[i];
+  }
+  device->usage_count = kept;
+}
+
 static void clean_device(struct gap__sheet_device *device) {
   clean(device->strategy, sizeof device->strategy);
   clean(device->backend, sizeof device->backend);
   clean(device->refusal, sizeof device->refusal);
   if (device->usage_count > GAP__SHEET_USAGES) device->usage_count = GAP__SHEET_USAGES;
+  drop_repeated_usages(device);
   for (uint32_t i = 0; i < device->usage_count; i++) clean(device->usage[i].tag, sizeof device->usage[i].tag);
 }
 
@@ -82,6 +98,15 @@ static bool copy_device(struct source *from, uint32_t index, unsigned char *out,
   return true;
 }
 
+/* Two that are opened at once may be seen in one place and in the next. */
+static bool has_device(const struct gap__sheet_view *view, const struct gap__sheet_device *device) {
+  for (uint32_t i = 0; i < view->device_count; i++) {
+    const struct gap__sheet_device *other = gap__sheet_device(view, i);
+    if (other->heap == device->heap && other->ordinal == device->ordinal) return true;
+  }
+  return false;
+}
+
 static int copy_devices(struct source *from, struct gap__sheet_view *out) {
   uint32_t count = atomic_load_explicit(&from->head.device_count, memory_order_relaxed);
   out->stride = (uint32_t)sizeof(struct gap__sheet_device) + from->head.figure_count * 8;
@@ -89,7 +114,7 @@ static int copy_devices(struct source *from, struct gap__sheet_view *out) {
   if (!out->devices) return GAP_ENOMETA;
   for (uint32_t i = 0; i < count; i++) {
     unsigned char *to = out->devices + (size_t)out->device_count * out->stride;
-    if (!copy_device(from, i, to, out->stride)) continue;
+    if (!copy_device(from, i, to, out->stride) || has_device(out, (void *)to)) continue;
     clean_device((struct gap__sheet_device *)(void *)to);
     out->device_count++;
   }
@@ -168,6 +193,13 @@ static struct gap__sheet_view *room_for_one(struct gap__sheets *sheets) {
   return &sheets->views[sheets->count];
 }
 
+static bool has_process(long process, uid_t user) {
+  char path[40];
+  struct stat about;
+  snprintf(path, sizeof path, "/proc/%ld", process);
+  return stat(path, &about) == 0 && about.st_uid == user;
+}
+
 /* 0 also where there is none, or none that is what its name says. */
 static int read_sheet(int folder, const char *name, long process, uid_t user, struct gap__sheets *out) {
   int fd = gap__sheet_open(folder, name, user);
@@ -179,7 +211,7 @@ static int read_sheet(int folder, const char *name, long process, uid_t user, st
     gap__sheet_view_free(view);
     rc = GAP_EFORMAT;
   }
-  if (!rc) view->user = user;
+  if (!rc) view->user = user, view->is_of_process = has_process(process, user);
   out->count += rc == 0;
   out->unknown += rc == GAP_EFORMAT;
   return rc == GAP_EFORMAT ? 0 : rc;
@@ -244,9 +276,11 @@ static int read_users(const char *parent, const char *prefix, long only, struct 
   return rc;
 }
 
+/* Of several with one number that of the user who has such a process here comes first. */
 static int by_process(const void *left, const void *right) {
   const struct gap__sheet_view *a = left, *b = right;
-  return (a->process > b->process) - (a->process < b->process);
+  if (a->process != b->process) return a->process < b->process ? -1 : 1;
+  return (int)b->is_of_process - (int)a->is_of_process;
 }
 
 static int read_usual(long only, struct gap__sheets *out) {

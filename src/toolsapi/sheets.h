@@ -9,6 +9,7 @@
 struct gap__sheet_view {
   int64_t process;
   uid_t user;
+  bool is_of_process; /* this user has a process of that number here; false for one of a container */
   char program[64], library[24];
   uint32_t period_ms;
   uint64_t looked_ns;                          /* CLOCK_MONOTONIC: when it was last at work; 0: it was not yet */
@@ -31,7 +32,7 @@ bool gap__sheet_figure(const struct gap__sheet_view *, uint32_t device, const ch
 /* The same; 0 where there is none. */
 int64_t gap__sheet_value(const struct gap__sheet_view *, uint32_t device, const char *name);
 
-struct gap__sheets { /* in order of the process's number */
+struct gap__sheets { /* in order of the process's number, which several may say is theirs */
   struct gap__sheet_view *views;
   uint32_t count, capacity;
   uint32_t unknown; /* sheets that could not be read: of another version */
