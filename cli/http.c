@@ -142,6 +142,7 @@ static const char *reason(int status) {
     case 405: return "Method Not Allowed";
     case 414: return "URI Too Long";
     case 431: return "Request Header Fields Too Large";
+    case 503: return "Service Unavailable";
     case 505: return "HTTP Version Not Supported";
     default: return "Bad Request";
   }
@@ -162,9 +163,13 @@ static void answer(struct server *server, struct guest *guest, const struct gap_
   if (status == 200 && strcmp(request->path, "/metrics") == 0) {
     type = "text/plain; version=0.0.4; charset=utf-8";
     server->page(server->arg, &body);
+    if (body.failed || !body.length) status = 503;
   } else if (status == 200 && strcmp(request->path, "/") == 0) gap__text_add(&body, "gapless: see /metrics\n");
   else if (status == 200) status = 404;
-  if (status != 200) gap__text_add(&body, "%d %s\n", status, reason(status));
+  if (status != 200) {
+    gap__text_free(&body);
+    gap__text_add(&body, "%d %s\n", status, reason(status));
+  }
   put_answer(guest, status, type, &body, request->is_head);
   gap__text_free(&body);
 }

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-/* The body of /metrics, appended. */
+/* The body of /metrics, appended; nothing: there is none at the moment, which the guest is told (503). */
 typedef void http_page_fn(void *arg, struct gap__text *out);
 
 struct http_place {

@@ -34,7 +34,7 @@ struct page {
 static void write_page(void *arg, struct gap__text *out) {
   const struct page *page = arg;
   struct gap__sheets sheets;
-  if (gap__sheets_read(page->folder, page->process, &sheets)) return; /* an empty page is none */
+  if (gap__sheets_read(page->folder, page->process, &sheets)) return; /* the folder has gone, or the host's memory */
   gap__nvml_look(page->nvml);
   gap__sheets_metrics(&sheets, page->nvml, out);
   gap__sheets_free(&sheets);

@@ -186,6 +186,16 @@ for wrong, words in [("0.0.0.0:9400", "only this machine"), ("10.0.0.1:9400", "o
     done = run("--listen", wrong)
     expect(done.returncode == 2 and words in done.stderr, f"--listen {wrong}: {done.returncode} {done.stderr}")
 
+# ---- a folder that goes and comes again, as that of a container: no figures is not the same as no processes
+server, said = serve("127.0.0.1:0")
+os.rename(folder, folder + ".away")
+gone = ask(said, b"GET /metrics HTTP/1.1\r\n\r\n")
+expect(status(gone) == 503 and gone.endswith(b"503 Service Unavailable\n"), f"a folder that is not there: {gone}")
+os.rename(folder + ".away", folder)
+expect(status(ask(said, b"GET /metrics HTTP/1.1\r\n\r\n")) == 200, "a folder that is there again")
+server.terminate()
+server.wait()
+
 # ---- docs/metrics.md, made from the text
 document = os.path.join(root, "docs", "metrics.md")
 helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.M)
