@@ -92,6 +92,8 @@ static struct winsize size_now(void) {
   return size;
 }
 
+unsigned screen_rows(void) { return size_now().ws_row; }
+
 static const char *style_of(unsigned char first, bool colour) {
   static const char *const coloured[SCREEN_STYLES] = {"", "\033[1m", "\033[33m", "\033[1;31m", "\033[7m"};
   static const char *const plain[SCREEN_STYLES] = {"", "\033[1m", "", "\033[1m", "\033[7m"};

@@ -14,6 +14,8 @@ enum screen_key { KEY_NONE, KEY_UP = 256, KEY_DOWN, KEY_RESIZED, KEY_END }; /* b
  * are none. */
 bool screen_begin(void);
 void screen_end(void);
+/* Lines there is room for. */
+unsigned screen_rows(void);
 /* Shows the lines of a text, as much as there is room for; `colour`: styles are shown by more than weight. */
 void screen_draw(const char *text, bool colour);
 /* Writes the same as text of a file: without styles, cut nowhere. */

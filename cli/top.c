@@ -231,10 +231,28 @@ static bool obey(int key, struct top_view *view, const struct top_look *look) {
   return true;
 }
 
-static void show(struct watch *watch, struct top_view *view, bool colour) {
+/* Who was chosen stays so when the order changes; one that is gone leaves its row to the next. */
+struct favourite {
+  int64_t process; /* 0: none yet */
+  uint32_t index;
+};
+
+static void find_again(struct top_view *view, const struct top_look *look, const struct favourite *favourite) {
+  for (uint32_t i = 0; i < look->count; i++)
+    if (look->rows[i].view->process == favourite->process && look->rows[i].index == favourite->index) view->chosen = i;
+}
+
+static void remember_chosen(const struct top_view *view, const struct top_look *look, struct favourite *out) {
+  if (view->chosen < look->count)
+    *out = (struct favourite){look->rows[view->chosen].view->process, look->rows[view->chosen].index};
+}
+
+static void show(struct watch *watch, struct top_view *view, struct favourite *favourite, bool colour) {
   struct gap__text frame = {0};
   sort_rows(&watch->look, view->sort);
+  find_again(view, &watch->look, favourite);
   choose(view, &watch->look, 0);
+  view->screen_rows = screen_rows();
   top_frame(&watch->look, view, &frame);
   screen_draw(gap__text_str(&frame), colour);
   gap__text_free(&frame);
@@ -251,17 +269,20 @@ static int watch_on_screen(struct watch *watch, const struct request *request) {
       .sort = request->sort, .is_live = true, .interval_s = request->interval_s, .process = (long)request->process};
   const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
   bool colour = !(no_colour && *no_colour) && !(terminal && strcmp(terminal, "dumb") == 0);
+  struct favourite favourite = {0};
   uint64_t due_ns = 0;
   int rc = 0;
-  for (bool goes_on = true; goes_on && !rc;) {
+  for (bool goes_on = true; goes_on;) {
     bool due = !watch->look.rows || (!view.paused && left_ms(due_ns) == 0);
     if (due) {
       rc = look_again(watch, request);
       due_ns = gap__sheet_now_ns() + (uint64_t)(request->interval_s * 1e9);
     }
-    if (!rc) show(watch, &view, colour);
+    if (!rc) show(watch, &view, &favourite, colour);
     int patience = view.paused ? 1000 : left_ms(due_ns);
-    if (!rc) goes_on = obey(screen_wait(patience), &view, &watch->look);
+    if (rc) break; /* what was chosen went with the look */
+    goes_on = obey(screen_wait(patience), &view, &watch->look);
+    remember_chosen(&view, &watch->look, &favourite);
   }
   return rc;
 }

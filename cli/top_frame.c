@@ -8,13 +8,13 @@
 #include "core/heap.h"
 #include "screen.h"
 
-enum { BAR = 30, RUNG_BAR = 20, STALE_S = 3 };
+enum { BAR = 30, RUNG_BAR = 20, STALE_S = 3, ROWS_LEAST = 3 };
 #define NEARLY 0.95 /* of the cap: near it */
 
 const char *const top_sort_names[SORT_COUNT] = {"held", "live", "idle", "stalls", "process"};
 
 const char *sheets_folder_fault(int code) {
-  return code == GAP_EIO      ? "it is not there, or no folder"
+  return code == GAP_EIO      ? "it is not there, or no folder but a symbolic link, for instance"
          : code == GAP_EINVAL ? "it is not one user's alone, or another user's"
                               : gap_strerror(code);
 }
@@ -25,13 +25,15 @@ static const char *size(uint64_t bytes, char out[GAP__TEXT_BYTES]) { return gap_
 
 static void add_bar(struct gap__text *out, double share, int width) {
   int filled = (int)(share * width + 0.5);
-  if (filled > width) filled = width;
   gap__text_add_char(out, '[');
   for (int i = 0; i < width; i++) gap__text_add_char(out, i < filled ? '#' : '.');
   gap__text_add_char(out, ']');
 }
 
-static double share(uint64_t part, uint64_t whole) { return whole ? (double)part / (double)whole : 0; }
+/* At most 1: figures of a sheet need not fit together. */
+static double share(uint64_t part, uint64_t whole) {
+  return part >= whole ? (whole ? 1 : 0) : (double)part / (double)whole;
+}
 
 static bool has_device(const struct top_row *row) { return row->index < row->view->device_count; }
 
@@ -71,6 +73,7 @@ static unsigned char style_of(const struct top_row *row, bool chosen) {
 
 static const char *rate(double per_s, char out[GAP__TEXT_BYTES]) {
   if (per_s < 0) return "";
+  if (per_s > 1e15) per_s = 1e15;
   return gap__text_thousands((uint64_t)(per_s + 0.5), out);
 }
 
@@ -92,10 +95,26 @@ static void add_row(const struct top_row *row, bool chosen, struct gap__text *ou
                 rate(row->allocations_per_s, text[5]), b->stalls, b->refused);
 }
 
+/* Of a list that leaves the details no room on the screen, the rows about the chosen one. */
+struct window {
+  uint32_t first, end;
+};
+
+static struct window window_of(const struct top_look *look, const struct top_view *view) {
+  uint32_t room = view->screen_rows > 2 * ROWS_LEAST ? view->screen_rows / 2 : ROWS_LEAST;
+  if (!view->is_live || look->count <= room) return (struct window){0, look->count};
+  uint32_t first = view->chosen > room / 2 ? view->chosen - room / 2 : 0;
+  if (first > look->count - room) first = look->count - room;
+  return (struct window){first, first + room};
+}
+
 static void add_list(const struct top_look *look, const struct top_view *view, struct gap__text *out) {
+  struct window shown = window_of(look, view);
   gap__text_add(out, "%c%8s %-16s %3s %-17s %10s %10s %10s %10s %10s %10s %7s %7s\n", SCREEN_BOLD, "process", "program",
                 "dev", "strategy", "live", "idle", "held", "cap", "servable", "allocs/s", "stalls", "refused");
-  for (uint32_t i = 0; i < look->count; i++) add_row(&look->rows[i], view->is_live && i == view->chosen, out);
+  for (uint32_t i = shown.first; i < shown.end; i++) add_row(&look->rows[i], view->is_live && i == view->chosen, out);
+  if (shown.end - shown.first < look->count)
+    gap__text_add(out, "%8s rows %u to %u of %u\n", "", shown.first + 1, shown.end, look->count);
 }
 
 /* ---- one of them ---- */

@@ -29,7 +29,8 @@ struct top_view { /* how it is shown */
   bool paused, help, is_live; /* is_live: there are keys */
   double interval_s;
   long process;    /* asked for; 0: all */
-  uint32_t chosen; /* the row whose details are shown */
+  uint32_t chosen;      /* the row whose details are shown */
+  uint32_t screen_rows; /* lines there is room for */
 };
 
 const char *sheets_folder_fault(int code); /* why --folder cannot be read */

@@ -183,6 +183,35 @@ host.wait()
 screen.until("publishes nothing")
 screen.end("\x03")
 
+# ---- more of them than there are lines: the chosen one and its details are on the screen, and stay so in another order
+def shown(text):
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frames(text)[-1])
+    return [line.strip("\r") for line in last.split("\n")]
+
+
+many = [subprocess.Popen([program, "--backend", "sim"], env={**environment, "LINGER": "60"}, stdout=subprocess.PIPE) for _ in range(7)]
+for process in many:
+    process.stdout.readline()
+screen = Terminal("--interval", "0.2", "--sort", "process", rows=14)
+screen.until("8 processes")
+last = max(process.pid for process in [other, *many])
+for _ in range(9):
+    screen.press("j")
+screen.until(f"process {last} ")
+lines = shown(screen.read(0.8))
+expect(any(line.startswith(f"{last:8} ") for line in lines) and any("rows 2 to 8 of 8" in line for line in lines), f"the chosen one: {lines}")
+screen.press("k")
+screen.until("rows 2 to 8 of 8")
+chosen = re.findall(r"process (\d+) \(", screen.read(0.8))[-1]
+for _ in range(4):
+    screen.press("s")
+    screen.read(0.3)
+    expect(re.findall(r"process (\d+) \(", screen.read(0.4))[-1:] == [chosen], "who was chosen stays so in another order")
+screen.end("q")
+for process in many:
+    process.kill()
+    process.wait()
+
 screen = Terminal("--interval", "0.2")
 screen.until("watched")
 os.kill(screen.process.pid, signal.SIGTERM)
