@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/compare.h"
+#include "named.h"
 #include "options.h"
 
 static const char help[] =
@@ -115,7 +116,8 @@ static int parse(struct request *request, int argc, char **argv) {
   if (!request->any_limit && !request->baseline && !request->save)
     return usage_error("check", "nothing to check: give a limit (--max-peak 26GiB) or a --baseline");
   if (request->save && optind + 1 < argc) return usage_error("check", "--save is for one file");
-  return 0;
+  rc = check_out("check", request->save, argc - optind, argv + optind);
+  return rc ? rc : check_out("check", request->junit, argc - optind, argv + optind);
 }
 
 /* ---- the work ------------------------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/convert.h"
+#include "named.h"
 #include "options.h"
 #include "trace/json_text.h"
 
@@ -77,7 +78,7 @@ static int parse(struct request *request, int argc, char **argv) {
   if (request->formats) return 0;
   if (optind + 2 > argc) return usage_error("convert", "two names are wanted, IN and OUT; see gapless convert --help");
   if (optind + 2 < argc) return usage_error("convert", "one file at a time; \"%s\" is a third name", argv[optind + 2]);
-  return 0;
+  return check_out("convert", argv[optind + 1], 1, argv + optind);
 }
 
 static int list_formats(void) {

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/plan.h"
+#include "named.h"
 #include "options.h"
 
 static const char help[] =
@@ -106,7 +107,7 @@ static int parse(struct request *request, int argc, char **argv) {
   if (rc != 0) return rc;
   if (optind == argc) return usage_error("plan", "no file; see gapless plan --help");
   if (optind + 1 < argc) return usage_error("plan", "one file at a time; \"%s\" is a second one", argv[optind + 1]);
-  return 0;
+  return check_out("plan", request->output, 1, argv + optind);
 }
 
 static double percent_over(uint64_t bytes, uint64_t bound) {
@@ -171,5 +172,8 @@ static int run(int argc, char **argv) {
   return rc;
 }
 
-const struct command command_plan = {
-    .name = "plan", .summary = "where should each request of a repeating program lie?", .help = help, .options = options, .run = run};
+const struct command command_plan = {.name = "plan",
+                                     .summary = "where should each request of a repeating program lie?",
+                                     .help = help,
+                                     .options = options,
+                                     .run = run};

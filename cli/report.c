@@ -89,26 +89,12 @@ static int parse_option(void *arg, int option, const char *value) {
   }
 }
 
-static bool is_same_file(const char *a, const char *b) {
-  struct stat first, second;
-  return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
-}
-
-/* A history is not to be lost to a page about it. */
-static int check_out(const struct request *request, int count, char **files) {
-  for (int i = 0; i < count; i++)
-    if (strcmp(request->out, "-") != 0 && is_same_file(request->out, files[i]))
-      return usage_error("report", "%s is an input: the report would overwrite it", request->out);
-  return 0;
-}
-
 static int parse(struct request *request, int argc, char **argv) {
   int rc = read_options(argc, argv, "o:", options, parse_option, request);
   if (rc != 0) return rc;
   if (optind == argc) return usage_error("report", "no file and no process; see gapless report --help");
   if (!request->out) request->out = request->json ? "-" : "report.html";
-  return check_out(request, argc - optind, argv + optind);
+  return check_out("report", request->out, argc - optind, argv + optind);
 }
 
 static int add(gap_report *report, const char *name) {

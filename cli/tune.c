@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "gapless/tune.h"
+#include "named.h"
 #include "options.h"
 #include "table.h"
 
@@ -85,7 +86,8 @@ static int parse(struct request *request, int argc, char **argv) {
   if (rc != 0) return rc;
   if (request->cache && request->no_cache) return usage_error("tune", "--cache and --no-cache exclude each other");
   if (optind == argc) return usage_error("tune", "no file; see gapless tune --help");
-  return 0;
+  if (request->merge) return 0; /* what is joined is in the result */
+  return check_out("tune", request->out, argc - optind, argv + optind);
 }
 
 /* ---- Words ---- */

@@ -42,10 +42,17 @@ PYTHON
 # Nothing that was there is lost: an input is not written over, and a page that cannot be written leaves the old one.
 cp gnn.pickle.xz "$folder/in.xz"
 ln "$folder/in.xz" "$folder/same.html"
-overwrites() { "$command" report "$folder/in.xz" --quiet -o "$folder/same.html"; [ $? -ne 2 ]; }
-refuses() { ! overwrites 2>"$folder/error" && grep -q 'is an input: the report would overwrite it' "$folder/error"; }
-expect "an input is not overwritten" refuses
-expect "an input stays" cmp gnn.pickle.xz "$folder/in.xz"
+refuses() {
+  "$@" <"$folder/in.xz" 2>"$folder/error"
+  [ $? -eq 2 ] && grep -q 'is an input, which would be overwritten' "$folder/error" && cmp gnn.pickle.xz "$folder/in.xz"
+}
+expect "report: an input is not overwritten" refuses "$command" report "$folder/in.xz" --quiet -o "$folder/same.html"
+expect "report: nor is standard input" refuses "$command" report - --quiet -o "$folder/in.xz"
+expect "convert: an input is not overwritten" refuses "$command" convert "$folder/in.xz" "$folder/same.html" --to json
+expect "plan: an input is not overwritten" refuses "$command" plan "$folder/in.xz" -o "$folder/in.xz"
+expect "tune: an input is not overwritten" refuses "$command" tune "$folder/in.xz" --no-cache --out "$folder/in.xz"
+expect "check: an input is not overwritten" refuses "$command" check "$folder/in.xz" --save "$folder/in.xz"
+expect "check: nor by --junit" refuses "$command" check "$folder/in.xz" --max-held 1TiB --junit "$folder/same.html"
 keeps_old() { echo old >"$folder/old.html" && ! "$command" report README.md -o "$folder/old.html" && [ "$(cat "$folder/old.html")" = old ]; }
 expect "what cannot be reported leaves the old page" keeps_old
 
