@@ -168,13 +168,22 @@ static void mark_live(const struct gap__range *range, uint32_t page, uint32_t pa
   }
 }
 
-/* Memory that others know is not exchanged, nor what is mapped, besides, in a pool that stays awake and pinned. */
-static bool must_stay(const struct gap__policy_state *s, const struct gap__chunk_rec *c) {
+/* Does the pool give up what is idle in it? */
+static bool gives_up(struct gap__policy_state *s, const struct gap__lane *lane) {
+  return lane->released || !gap__pool_pins(s, lane->pool);
+}
+
+/* Graphs may know a chunk by a second address in their pool, which is to be there again; in other pools it is a remnant. */
+static bool is_wanted(struct gap__policy_state *s, const struct gap__chunk_rec *c, uint32_t mapping) {
+  const struct gap__lane *lane = lane_of(s, mapping);
+  return mapping == c->home || (same_pool(lane->pool, lane_of(s, c->home)->pool) && !gives_up(s, lane));
+}
+
+/* Memory that others know is not exchanged, nor what graphs know by an address in another pool. */
+static bool must_stay(struct gap__policy_state *s, const struct gap__chunk_rec *c) {
   if (c->known) return true;
-  for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next) {
-    const struct gap__lane *lane = lane_of(s, m);
-    if (!lane->asleep && atomic_load_explicit(&lane->pinned, memory_order_relaxed)) return true;
-  }
+  for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next)
+    if (!is_wanted(s, c, m) && !gives_up(s, lane_of(s, m))) return true;
   return false;
 }
 
@@ -293,11 +302,10 @@ static int let_go(struct gap__policy_state *s, struct gap__chunk_rec *c) {
   return 0;
 }
 
-/* Mappings in lanes that stay awake are remnants: they are not needed. */
 static int unmap_remnants(struct gap__policy_state *s, const struct gap__chunk_rec *c) {
   for (uint32_t next, m = c->mappings; m; m = next) {
     next = gap__mapping_at(s, m)->next;
-    int rc = m == c->home || lane_of(s, m)->asleep ? 0 : gap__mapping_unmap(s, m);
+    int rc = is_wanted(s, c, m) ? 0 : gap__mapping_unmap(s, m);
     if (rc) return rc;
   }
   return 0;
@@ -315,9 +323,42 @@ static int fall(struct gap__policy_state *s, struct gap__chunk_rec *c) {
   return rc;
 }
 
-int gap__sleep_fall(struct gap__policy_state *s, gap_addr addr) {
+static bool is_single(const struct gap__policy_state *s, const struct gap__chunk_rec *c) {
+  return c->asleep && !c->handle && c->mappings == c->home && !gap__mapping_at(s, c->home)->next;
+}
+
+/* A chunk of its own begins at `at`, inside the one at `page`: there is no memory that could not be parted.  False: no records. */
+static bool part(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t at) {
+  uint32_t chunk = gap__slab_take(&s->chunks), mapping = chunk ? gap__slab_take(&s->mappings) : 0;
+  if (!mapping) {
+    if (chunk) gap__slab_give(&s->chunks, chunk);
+    return false;
+  }
+  struct gap__chunk_rec *c = home_at(s, range, page);
+  uint32_t pages = page + c->pages - at;
+  *gap__chunk_at(s, chunk) =
+      (struct gap__chunk_rec){.pages = pages, .home = mapping, .mappings = mapping, .asleep = true};
+  *gap__mapping_at(s, mapping) =
+      (struct gap__mapping){.chunk = chunk, .page = at, .range = (uint16_t)(range - s->ranges), .away = true};
+  for (uint32_t i = 0; i < pages; i++) range->slot[at + i] = mapping;
+  c->pages -= pages;
+  return true;
+}
+
+/* Parts the chunk between pages that something lived on and others. */
+static void part_runs(struct gap__policy_state *s, gap_addr addr, const uint64_t *live) {
+  struct gap__range *range = gap__range_of(s, addr);
+  uint32_t page = (uint32_t)((addr - range->base) >> GAP__PAGE_SHIFT), pages = chunk_of(s, addr)->pages;
+  for (uint32_t i = pages - 1; i > 0; i--) /* from its end: the first part keeps the record */
+    if ((live[i / 64] >> i % 64 & 1) != (live[(i - 1) / 64] >> (i - 1) % 64 & 1) && !part(s, range, page, page + i))
+      return;
+}
+
+int gap__sleep_fall(struct gap__policy_state *s, gap_addr addr, const uint64_t *live) {
   gap__lock(&s->lock);
-  int rc = fall(s, chunk_of(s, addr));
+  struct gap__chunk_rec *c = chunk_of(s, addr);
+  int rc = fall(s, c);
+  if (!rc && live && is_single(s, c) && gives_up(s, lane_of(s, c->home))) part_runs(s, addr, live);
   gap__unlock(&s->lock);
   return rc;
 }
@@ -411,10 +452,6 @@ static void forget_chunk(struct gap__policy_state *s, struct gap__range *range, 
   give_records(s, chunk);
 }
 
-static bool is_single(const struct gap__policy_state *s, const struct gap__chunk_rec *c) {
-  return c->asleep && !c->handle && c->mappings == c->home && !gap__mapping_at(s, c->home)->next;
-}
-
 /* True: it is a hole now. */
 static bool dissolve(struct gap__policy_state *s, struct gap__range *range, uint32_t page) {
   struct gap__lane *lane = range->arena->lane;
@@ -484,8 +521,7 @@ void gap__sleep_tidy(struct gap__policy_state *s, gap_pool_id pool, uint32_t mos
   for (uint32_t i = 1; i <= s->range_count; i++) {
     struct gap__range *range = gap__range_at(s, i);
     if (!is_asleep_in(range, pool)) continue;
-    bool pinned = !range->arena->lane->released && gap__pool_pins(s, pool);
-    tidy_range(s, range, !pinned, most_pages);
+    tidy_range(s, range, gives_up(s, range->arena->lane), most_pages);
   }
   gap__unlock(&s->lock);
 }

@@ -37,12 +37,14 @@ bool gap__sleep_end(struct gap__policy_state *, gap_pool_id);
 /* Visits the chunks that have their home in sleeping lanes of the pool, by range and address.  Left out are those that others know
  * (exported, registered): they stay; *kept_pages (may be NULL) says how many pages.  The visitor calls nothing of this. */
 int gap__sleep_visit(struct gap__policy_state *, gap_pool_id, gap__bed_fn *, void *arg, uint64_t *kept_pages);
-bool gap__sleep_any(struct gap__policy_state *, gap_pool_id); /* is a chunk of it asleep? */
+bool gap__sleep_any(struct gap__policy_state *, gap_pool_id);   /* is a chunk of it asleep? */
 bool gap__sleep_lives(struct gap__policy_state *, gap_pool_id); /* has it a block that is live or pending? */
-uint64_t gap__sleep_pages(struct gap__policy_state *);        /* that are asleep, of all pools */
+uint64_t gap__sleep_pages(struct gap__policy_state *);          /* that are asleep, of all pools */
 
-/* Gives the chunk with its home at `addr` back.  After an error it is as it was, or asleep with its bytes: rise maps it again. */
-int gap__sleep_fall(struct gap__policy_state *, gap_addr addr);
+/* Gives the chunk with its home at `addr` back.  `live`: bits as in a bed; what of a pool that is not pinned nothing lived on becomes
+ * chunks of its own, that need not wake; NULL: it stays one.  After an error it is as it was, or asleep with its bytes: rise maps
+ * it again. */
+int gap__sleep_fall(struct gap__policy_state *, gap_addr addr, const uint64_t *live);
 
 /* Before waking all of a pool: chunks without a live byte of a pool that is not pinned become holes, and neighbours that live throughout
  * become one chunk of up to `most_pages`: few large ones cost the driver less.  Cannot fail. */

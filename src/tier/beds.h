@@ -10,6 +10,7 @@ struct tier_bed {
   struct gap__bed is;
   gap_pool_id pool;
   uint32_t left; /* falling: pieces that are not carried yet */
+  bool saved;    /* falling: a copy is kept, and good */
   bool fell, rose;
 };
 

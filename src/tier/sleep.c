@@ -325,11 +325,11 @@ static uint64_t choose(struct job *job, unsigned flags) {
   uint64_t units = 0;
   for (uint32_t i = 0; i < job->beds.count; i++) {
     struct tier_bed *bed = &job->beds.beds[i];
-    bed->fell = is_saved(job, bed, flags); /* until it falls: it is not cut */
+    bed->saved = is_saved(job, bed, flags);
     uint64_t pages = live_pages(&bed->is);
-    if (bed->fell) job->d->figures.bytes_spared += pages * GAP__PAGE;
+    if (bed->saved) job->d->figures.bytes_spared += pages * GAP__PAGE;
     else gap__image_drop(&job->d->image, bed->is.addr, bed->is.pages * GAP__PAGE);
-    if (!bed->fell && !(flags & GAP_SLEEP_DROP)) units += pages;
+    if (!bed->saved && !(flags & GAP_SLEEP_DROP)) units += pages;
   }
   return units;
 }
@@ -339,9 +339,8 @@ static int cut_all(struct job *job, unsigned flags) {
   int rc = units ? find_room(job, units, flags, &host) : 0;
   for (uint32_t i = 0; i < job->beds.count && !rc; i++) {
     struct tier_bed *bed = &job->beds.beds[i];
-    if (!bed->fell && !(flags & GAP_SLEEP_DROP)) rc = cut(job, bed, &host);
+    if (!bed->saved && !(flags & GAP_SLEEP_DROP)) rc = cut(job, bed, &host);
   }
-  for (uint32_t i = 0; i < job->beds.count; i++) job->beds.beds[i].fell = false;
   uint32_t count = job->host.count + job->disk.count;
   if (!rc) rc = gap__image_reserve(&job->d->image, count);
   if (!rc) job->promised = count;
@@ -351,7 +350,8 @@ static int cut_all(struct job *job, unsigned flags) {
 /* ---- falling asleep: carrying ---- */
 
 static int let_go(struct job *job, struct tier_bed *bed) {
-  int rc = gap__sleep_fall(job->beds.state, bed->is.addr);
+  int rc =
+      gap__sleep_fall(job->beds.state, bed->is.addr, bed->saved ? NULL : bed->is.live); /* a part has whole pieces */
   bed->fell = !rc;
   return rc;
 }

@@ -368,6 +368,35 @@ static void neighbours_are_joined(void **state) {
   tier_try_close(&s);
 }
 
+/* What is idle inside a large chunk is trapped, until its pool has slept: then it takes no memory. */
+static void what_was_trapped_is_free(void **state) {
+  (void)state;
+  struct tier_try s = tier_try_open(CARD, QUIET, "");
+  gap_pool_id pool = tier_try_pool(&s, GAP_POOL_SHARED, "layers");
+  gap_addr layer[6];
+  for (unsigned i = 0; i < 6; i++) {
+    layer[i] = try_get_pool(&s.t, STREAM_A, pool, 10 * MIB);
+    tier_try_fill(layer[i], 10 * MIB, i);
+  }
+  assert_int_equal(tier_try_sleep(&s, "layers", 0), 0);
+  assert_int_equal(tier_try_wake(&s, "layers", 0), 0);
+  try_give(&s.t, layer[1]);
+  try_give(&s.t, layer[4]);
+  assert_int_equal(try_trim(&s.t), 0); /* one chunk of 60 MiB */
+  assert_int_equal(tier_try_sleep(&s, "layers", 0), 0);
+  assert_int_equal(tier_try_figures(&s).host_used_bytes, 40 * MIB);
+  assert_int_equal(tier_try_wake(&s, "layers", 0), 0);
+  assert_int_equal(try_held(&s.t), 40 * MIB);
+  for (unsigned i = 0; i < 6; i++)
+    if (i != 1 && i != 4) assert_true(tier_try_filled(layer[i], 10 * MIB, i));
+  layer[1] = try_get_pool(&s.t, STREAM_A, pool, 10 * MIB);
+  tier_try_fill(layer[1], 10 * MIB, 1);
+  for (unsigned i = 0; i < 4; i++) assert_true(tier_try_filled(layer[i], 10 * MIB, i));
+  for (unsigned i = 0; i < 6; i++)
+    if (i != 4) try_give(&s.t, layer[i]);
+  tier_try_close(&s);
+}
+
 /* ---- host memory and disk ---- */
 
 static char folder[] = "/tmp/gapless-tier-XXXXXX", disk_only[64], disk_rest[64], host_little[64];
@@ -801,6 +830,7 @@ int main(void) {
       cmocka_unit_test(dropped),
       cmocka_unit_test(block_by_block),
       cmocka_unit_test(neighbours_are_joined),
+      cmocka_unit_test(what_was_trapped_is_free),
       cmocka_unit_test(disk),
       cmocka_unit_test(the_rest_to_disk),
       cmocka_unit_test(disk_by_choice),
