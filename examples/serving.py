@@ -280,7 +280,7 @@ def main():
     if options.check:
         result["same_as_generate"] = round(check(model, requests), 4)
     print(json.dumps(result))
-    return 0 if not options.check or result["same_as_generate"] > (0.999 if options.dtype == "float32" else 0.5) else 1
+    return 0 if not options.check or result["same_as_generate"] > (0.999 if options.dtype == "float32" else 0.3) else 1
 
 
 if __name__ == "__main__":

@@ -201,17 +201,21 @@ class Layer(cache_utils.DynamicLayer):
             for view, new in zip(self._views, (keys, values)):
                 view[ids, at] = new.transpose(1, 2)
 
+    def _indexed(self) -> List[torch.Tensor]:
+        """K and V, [sequence, head, token, number], of sequences that may be shorter than the longest."""
+        ids, at = self._at(torch.arange(self._pages.length, device=self.device).expand(self._pages.batch, -1))
+        return [view[ids, at].transpose(1, 2) for view in self._views]
+
     def gather(self) -> Tuple[torch.Tensor, torch.Tensor]:
         """K and V of all tokens, [sequence, head, token, number]."""
         pages, length = self._pages, self._pages.length
-        if pages.on_card:
-            shape = (pages.batch * length, pages.heads, pages.size)
-            keys, values = (torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(2))
-            self._move(False, keys, values)
-            keys, values = (t.view(pages.batch, length, pages.heads, pages.size) for t in (keys, values))
-        else:
-            ids, at = self._at(torch.arange(length, device=self.device).expand(pages.batch, -1))
-            keys, values = (view[ids, at] for view in self._views)
+        if not pages.on_card:
+            keys, values = self._indexed()
+            return keys, values
+        shape = (pages.batch * length, pages.heads, pages.size)
+        keys, values = (torch.empty(shape, dtype=self.dtype, device=self.device) for _ in range(2))
+        self._move(False, keys, values)
+        keys, values = (t.view(pages.batch, length, pages.heads, pages.size) for t in (keys, values))
         return keys.transpose(1, 2), values.transpose(1, 2)
 
     # ---- attention of one token ----
@@ -243,7 +247,7 @@ class Layer(cache_utils.DynamicLayer):
         return out
 
     def _attend_reference(self, query: torch.Tensor, scale: Optional[float], window: Optional[int]) -> torch.Tensor:
-        keys, values = self.gather()
+        keys, values = self._indexed()
         at, lengths = torch.arange(keys.shape[2], device=self.device), self._lengths()
         seen = (at < lengths) & (at >= lengths - (window or keys.shape[2]))
         groups = query.shape[1] // keys.shape[1]

@@ -228,6 +228,28 @@ static void test_alias_sees_the_same_bytes(void **state) {
   assert_no_fault(state);
 }
 
+/* What is written by the first address is read by the second, which is for reading only. */
+static void test_alias_for_reading(void **state) {
+  struct gap__dev *dev = dev_of(state);
+  gap_addr one = window(dev, PAGE), other = window(dev, 2 * PAGE);
+  gap__chunk c = chunk(dev, PAGE);
+  map(dev, one, PAGE, c);
+  assert_int_equal(gap__dev_map(dev, other, PAGE, c), 0);
+  int rc = gap__dev_set_read_access(dev, other, PAGE);
+  if (rc == GAP_ENOTSUP && !is_strict(state)) skip(); /* a driver may know no such mappings */
+  assert_int_equal(rc, 0);
+  fill(state, one, PAGE, 0x123456789);
+  expect(state, other, PAGE, 0x123456789);
+  fill(state, one, PAGE, 0x987654321);
+  expect(state, other, PAGE, 0x987654321);
+  settle(state);
+  assert_no_fault(state);
+  assert_int_equal(gap__dev_unmap(dev, other, PAGE), 0);
+  expect(state, one, PAGE, 0x987654321);
+  settle(state);
+  assert_no_fault(state);
+}
+
 static void test_access_spans_neighbours_but_no_hole(void **state) {
   struct gap__dev *dev = dev_of(state);
   gap_addr addr = window(dev, 8 * PAGE);
@@ -662,6 +684,7 @@ static const struct CMUnitTest rules[] = {
     RULE(test_no_map_over_a_mapping_or_outside_windows),
     RULE(test_unknown_handles),
     RULE(test_alias_sees_the_same_bytes),
+    RULE(test_alias_for_reading),
     RULE(test_access_spans_neighbours_but_no_hole),
     RULE(test_no_use_before_access),
     RULE(test_more_than_there_is),

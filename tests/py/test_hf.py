@@ -150,8 +150,14 @@ def test_tokens_that_were_guessed_are_taken_back(make, kind):
     model = made(make, "sdpa")
     ids = torch.randint(3, 9, (1, 40))  # few different ones: guesses hit now and then
     inputs = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
-    guessing = dict(do_sample=False, prompt_lookup_num_tokens=5)
-    theirs = run(model, inputs, DynamicCache(config=model.config), **GREEDY)
+    plain = dict(do_sample=False, eos_token_id=2)  # the first versions want one here
+    guessing = dict(plain, prompt_lookup_num_tokens=5)
+    theirs = run(model, inputs, DynamicCache(config=model.config), **plain)
+    if kind is Cache:
+        try:
+            run(model, inputs, DynamicCache(config=model.config), **guessing)
+        except (RuntimeError, ValueError) as reason:
+            pytest.skip(f"DynamicCache cannot either: {reason}")  # windows, before 5.17
     ours = run(model, inputs, kind(model.config), **guessing)
     assert torch.equal(ours.sequences, theirs.sequences)
 

@@ -702,6 +702,7 @@ static gap__cuda_result cuModuleGetFunction(gap__cuda_function *out, gap__cuda_m
 
 static gap__cuda_result cuFuncSetAttribute(gap__cuda_function function, unsigned attribute, int value) {
   PASS(CONTEXT);
+  if (attribute == GAP__CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT && value <= 100) return GAP__CUDA_SUCCESS;
   if (attribute != GAP__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > 227 << 10) return miss();
   ((struct fake_function *)(void *)function)->shared_most = (unsigned)value;
   return GAP__CUDA_SUCCESS;

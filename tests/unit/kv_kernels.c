@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "gapless/kv_kernels.h"
+#include "gapless/kv_virtual.h"
 #include "kernels/cpu.h"
 #include "kernels/find.h"
 #include "support/fake_driver.h"
@@ -511,6 +512,32 @@ static void what_is_missing_is_named(void **state) {
   copies_move_bytes(GAP_KV_PER_LAYER, 0);
 }
 
+/* ---- ranges, on the driver ---- */
+
+static void ranges_share_on_the_driver(void **state) {
+  (void)state;
+  struct fixture f = open_with(kv_try_options(16, 48 * MIB));
+  gap_kv_virtual_options o = GAP_KV_VIRTUAL_OPTIONS_INIT;
+  gap_kv_virtual *v;
+  gap_kv_virtual_about about = {.size = sizeof about};
+  uint64_t page = 2 * MIB, prefix = page + 4096;
+  o.stream = f.stream, o.ranges = 3, o.range_bytes = 4 * page, o.flags = GAP_KV_VIRTUAL_SHARING;
+  assert_int_equal(gap_kv_virtual_create(f.heap, &o, &v), 0);
+  assert_int_equal(gap_kv_virtual_get_about(v, &about), 0);
+  assert_int_equal(gap_kv_virtual_grow(v, 0, 1, 2 * page), 0);
+  memset((void *)(uintptr_t)about.base, 0x5a, 2 * page);
+  for (uint32_t i = 1; i < 3; i++) {
+    assert_int_equal(gap_kv_virtual_share(v, i, 0, 1, prefix), 0);
+    const unsigned char *at = (void *)(uintptr_t)(about.base + i * about.stride);
+    for (uint64_t b = 0; b < prefix; b += 64) assert_int_equal(at[b], 0x5a);
+  }
+  assert_int_equal(gap_kv_virtual_get_about(v, &about), 0);
+  assert_int_equal(about.bytes_shared, 2 * page);
+  assert_int_equal(gap_kv_virtual_shrink(v, 0, 3, 0), 0);
+  gap_kv_virtual_destroy(v);
+  close_all(&f);
+}
+
 /* ---- errors ---- */
 
 static void wrong_calls_are_refused(void **state) {
@@ -591,12 +618,17 @@ static void other_shapes(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(attention_equals_float64),   cmocka_unit_test(odd_groups_and_small_pages),
-      cmocka_unit_test(windows_hide_what_is_older), cmocka_unit_test(what_was_scattered_is_gathered),
-      cmocka_unit_test(copies_by_kernels),          cmocka_unit_test(copies_keep_their_order),
-      cmocka_unit_test(wrong_calls_are_refused),    cmocka_unit_test(other_shapes),
-      cmocka_unit_test(what_is_missing_is_named),   cmocka_unit_test(code_is_kept_on_disk)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(attention_equals_float64),
+                                     cmocka_unit_test(odd_groups_and_small_pages),
+                                     cmocka_unit_test(windows_hide_what_is_older),
+                                     cmocka_unit_test(what_was_scattered_is_gathered),
+                                     cmocka_unit_test(copies_by_kernels),
+                                     cmocka_unit_test(copies_keep_their_order),
+                                     cmocka_unit_test(ranges_share_on_the_driver),
+                                     cmocka_unit_test(wrong_calls_are_refused),
+                                     cmocka_unit_test(other_shapes),
+                                     cmocka_unit_test(what_is_missing_is_named),
+                                     cmocka_unit_test(code_is_kept_on_disk)};
   (void)argc;
   fake_driver_find(argv);
   setenv("GAPLESS_NVRTC", GAP_TEST_FAKE_NVRTC, 1);

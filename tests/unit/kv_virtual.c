@@ -1,6 +1,7 @@
 /* Virtual mode: ranges that grow in place, ahead of need, and share pages; every byte is looked at. */
 #include "gapless/kv_virtual.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <time.h>
@@ -143,6 +144,43 @@ static void the_thread_is_ahead(void **state) {
   }
 }
 
+struct worker {
+  struct fixture *f;
+  uint32_t range;
+};
+
+static void *grow_and_shrink(void *arg) {
+  const struct worker *w = arg;
+  for (uint64_t i = 1; i < 60; i++) {
+    uint64_t bytes = (i % 12 + 1) * PAGE;
+    if (gap_kv_virtual_grow(w->f->v, w->range, 1, bytes)) return arg;
+    fill(w->f, w->range, 0, 64), fill(w->f, w->range, bytes - 64, bytes);
+    if (i % 5 == 0 && gap_kv_virtual_shrink(w->f->v, w->range, 1, PAGE)) return arg;
+    if (words(w->f, w->range)[3] != 24 + w->range + 1) return arg;
+  }
+  return NULL;
+}
+
+/* Beside the object's own thread. */
+static void several_threads(void **state) {
+  (void)state;
+  for (unsigned flags = 0; flags < 2; flags++) {
+    struct fixture f = open_with(flags, 3 * PAGE);
+    struct worker w[RANGES];
+    pthread_t thread[RANGES];
+    void *failed;
+    for (uint32_t r = 0; r < RANGES; r++) {
+      w[r] = (struct worker){&f, r};
+      assert_int_equal(pthread_create(&thread[r], NULL, grow_and_shrink, &w[r]), 0);
+    }
+    for (uint32_t r = 0; r < RANGES; r++) {
+      pthread_join(thread[r], &failed);
+      assert_null(failed);
+    }
+    close_all(&f);
+  }
+}
+
 /* ---- sharing ---- */
 
 static void a_prefix_is_shared(void **state) {
@@ -261,6 +299,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(growing),
                                      cmocka_unit_test(memory_is_the_heaps),
                                      cmocka_unit_test(the_thread_is_ahead),
+                                     cmocka_unit_test(several_threads),
                                      cmocka_unit_test(a_prefix_is_shared),
                                      cmocka_unit_test(shared_pages_refuse_writes),
                                      cmocka_unit_test(sharing_has_its_rules),

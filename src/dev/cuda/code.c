@@ -24,15 +24,24 @@ int gap__cuda_module_unload(struct gap__dev *dev, gap__module module) {
   RETURN_CALL(cuda, cuModuleUnload, module_of(module));
 }
 
+/* Room for such blocks, as many side by side as a processor can have. */
+static int allow_shared(struct cuda *cuda, gap__cuda_function function, uint32_t bytes) {
+  int rc;
+  CALL_IN_CONTEXT(rc, cuda, cuFuncSetAttribute, function, GAP__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                  (int)bytes);
+  if (rc == 0)
+    CALL_IN_CONTEXT(rc, cuda, cuFuncSetAttribute, function, GAP__CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                    100);
+  return rc;
+}
+
 int gap__cuda_module_find(struct gap__dev *dev, gap__module module, const char *name, uint32_t shared_bytes,
                           gap__function *out) {
   struct cuda *cuda = cuda_of(dev);
   gap__cuda_function function;
   int rc;
   CALL_IN_CONTEXT(rc, cuda, cuModuleGetFunction, &function, module_of(module), name);
-  if (rc == 0 && shared_bytes)
-    CALL_IN_CONTEXT(rc, cuda, cuFuncSetAttribute, function, GAP__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    (int)shared_bytes);
+  if (rc == 0 && shared_bytes) rc = allow_shared(cuda, function, shared_bytes);
   if (rc == 0) *out = (uintptr_t)function;
   return rc;
 }
