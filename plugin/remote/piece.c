@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mix.h"
 #include "base/sha256.h"
 #include "base/sum.h"
-#include "place.h"
 
 enum { SUM_STEP = 32, CHECKED_BYTES = GAP__PIECE_HEADER_BYTES - 8 };
 
@@ -33,10 +33,10 @@ uint64_t gap__piece_sum(const void *data, size_t bytes) {
   uint8_t padded[SUM_STEP] = {0};
   if (rest) memcpy(padded, (const uint8_t *)data + whole, rest);
   uint64_t sum = gap__sum(whole ? data : padded, whole);
-  return gap__place_mix(sum ^ gap__place_mix(gap__sum(padded, SUM_STEP) ^ bytes));
+  return gap__mix64(sum ^ gap__mix64(gap__sum(padded, SUM_STEP) ^ bytes));
 }
 
-uint64_t gap__piece_chain(uint64_t chain, uint64_t sum) { return gap__place_mix(chain * 3 + sum); }
+uint64_t gap__piece_chain(uint64_t chain, uint64_t sum) { return gap__mix64(chain * 3 + sum); }
 
 uint64_t gap__piece_chain_begin(const struct gap__piece *p) {
   return gap__piece_chain(gap__piece_chain(p->tag, p->key), p->total_bytes);

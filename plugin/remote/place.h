@@ -9,19 +9,10 @@
 
 #include <stdint.h>
 
-/* A permutation of the 64-bit numbers in which each bit depends on all: the finalizer of MurmurHash3 (A. Appleby, public domain). */
-static inline uint64_t gap__place_mix(uint64_t x) {
-  x ^= x >> 33;
-  x *= 0xFF51AFD7ED558CCDu;
-  x ^= x >> 33;
-  x *= 0xC4CEB9FE1A85EC53u;
-  return x ^ x >> 33;
-}
+#include "base/mix.h"
 
 /* `server` and `key` are digests. */
-static inline uint64_t gap__place_score(uint64_t server, uint64_t key) {
-  return gap__place_mix(key ^ gap__place_mix(server));
-}
+static inline uint64_t gap__place_score(uint64_t server, uint64_t key) { return gap__mix64(key ^ gap__mix64(server)); }
 
 /* The `wanted` highest of `count` servers, best first; equal scores go to the smaller digest. */
 void gap__place_rank(const uint64_t *servers, uint32_t count, uint64_t key, uint32_t wanted, uint16_t *out);

@@ -2,13 +2,12 @@
 
 #include <stdlib.h>
 
+#include "base/mix.h"
 #include "gapless/gapless.h"
 
-/* The finaliser of MurmurHash3: handles and page addresses differ in few bits, all of which must count. */
+/* Handles and page addresses differ in few bits, all of which must count. */
 static size_t home_slot(const struct gap__map *map, uint64_t key) {
-  key = (key ^ key >> 33) * 0xff51afd7ed558ccdu;
-  key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53u;
-  return (size_t)(key ^ key >> 33) & (map->slot_count - 1);
+  return (size_t)gap__mix64(key) & (map->slot_count - 1);
 }
 
 /* The slot of `key`, or the free one where it belongs.  There is always a free slot. */

@@ -6,7 +6,8 @@
 
 #include "support/remote_try.h"
 
-enum { REQUEST_MS = 1000, COUNT_ITEMS = 200 };
+enum { REQUEST_MS = 3000, COUNT_ITEMS = 200 }; /* the machine may be busy */
+#define AT_ONCE_S 2.0                          /* nobody was waited for */
 static const char *missing;
 static struct redis pair[2];
 static char log_lines[16384];
@@ -39,7 +40,7 @@ static void start_pair(void) {
 static gap_remote_options options_for(const struct redis *servers, int count) {
   gap_remote_options o = GAP_REMOTE_OPTIONS_INIT;
   o.servers = redis_urls(servers, count);
-  o.request_ms = REQUEST_MS, o.connect_ms = 2000; /* the machine may be busy */
+  o.request_ms = REQUEST_MS, o.connect_ms = 2 * REQUEST_MS;
   return o;
 }
 
@@ -73,7 +74,7 @@ static void one_is_killed_and_restarted(void **state) {
   assert_in_range(hits, 60, 140); /* those of the other: 100 expected */
   double begin = seconds();
   assert_int_equal(get_all(remote, &b), hits); /* nobody waits for the dead one */
-  assert_true(seconds() - begin < 0.5);
+  assert_true(seconds() - begin < AT_ONCE_S);
   gap_remote_stats s = stats_of(remote);
   assert_true(s.failures >= 1 && s.unreachable >= COUNT_ITEMS - hits);
   redis_restart(&pair[0]);
@@ -146,11 +147,11 @@ static void one_is_stopped(void **state) {
   double begin = seconds();
   uint32_t hits = get_all(remote, &b);
   assert_in_range(hits, 60, 140);
-  assert_true(seconds() - begin < 10 * REQUEST_MS / 1000.0); /* its time-out, not the ticket's */
+  assert_true(seconds() - begin < 5 * REQUEST_MS / 1000.0); /* its time-out, not the ticket's */
   assert_true(stats_of(remote).slow >= 1);
   begin = seconds();
   assert_int_equal(get_all(remote, &b), hits);
-  assert_true(seconds() - begin < 0.5);
+  assert_true(seconds() - begin < AT_ONCE_S);
   kill(pair[0].process, SIGCONT);
   comes_back(remote, &b);
   gap_remote_close(remote);
@@ -221,7 +222,7 @@ static void a_full_queue_drops(void **state) {
   double begin = seconds();
   assert_int_equal(gap_remote_put(remote, more.items, 4, PATIENCE_MS, &none), GAP_EAGAIN);
   assert_int_equal(gap_remote_put(remote, more.items, 4, PATIENCE_MS, NULL), GAP_EAGAIN);
-  assert_true(seconds() - begin < 0.5);
+  assert_true(seconds() - begin < AT_ONCE_S);
   gap_remote_stats s = stats_of(remote);
   assert_int_equal(s.puts_dropped, 8);
   assert_int_equal(s.under_way, 4);
@@ -298,7 +299,7 @@ static void lie_of(const char *mode, bool is_corrupt) {
   double begin = seconds();
   uint32_t hits = get_all(remote, &b);
   if (hits < 8 || hits > 32) fail_msg("%s: %u of 40 are hits", mode, hits);
-  if (seconds() - begin > 10) fail_msg("%s: %.1f s", mode, seconds() - begin);
+  if (seconds() - begin > 15) fail_msg("%s: %.1f s", mode, seconds() - begin);
   gap_remote_stats s = stats_of(remote);
   if (is_corrupt && s.corrupt != 40 - hits) fail_msg("%s: %u corrupt", mode, (unsigned)s.corrupt);
   if (!is_corrupt && s.failures + s.refused + s.corrupt == 0) fail_msg("%s: is believed", mode);
