@@ -9,6 +9,7 @@ Every step serves the oldest requests first (gap_kv_step): prompts that have arr
 host, or starts again.  A trace has a line of JSON a request: {"at": s, "prompt": tokens, "new": tokens, "prefix": which common beginning, "shared": its tokens}.
 --check compares every answer with generate() of the same model.  Needs PyTorch, transformers and gapless.
 """
+
 import argparse
 import json
 import random
@@ -59,7 +60,15 @@ def made_up(count, vocabulary, seed):
     for _ in range(count):
         at += dice.expovariate(20)
         shared = dice.choice((0, 48, 96))
-        lines.append({"at": at, "prompt": shared + dice.randint(5, 120), "new": dice.randint(4, 60), "prefix": dice.randrange(3), "shared": shared})
+        lines.append(
+            {
+                "at": at,
+                "prompt": shared + dice.randint(5, 120),
+                "new": dice.randint(4, 60),
+                "prefix": dice.randrange(3),
+                "shared": shared,
+            }
+        )
     return requests_of(lines, vocabulary, seed)
 
 
@@ -103,7 +112,9 @@ class Server:
             layer._pages = self.pages
         self.pages.sharing = "fast"
         head = config.hidden_size // config.num_attention_heads
-        self.open_cache(torch.empty(0, config.num_key_value_heads, 1, head, dtype=model.dtype, device=self.device), options)
+        self.open_cache(
+            torch.empty(0, config.num_key_value_heads, 1, head, dtype=model.dtype, device=self.device), options
+        )
         self.waiting, self.running, self.preempted = [], [], 0
         self.batches, self.hits, self.asked = [], 0, 0
 
@@ -258,7 +269,9 @@ def main():
     model = make_model(options, device)
     if options.trace:
         with open(options.trace, encoding="utf-8") as file:
-            requests = requests_of([json.loads(line) for line in file if line.strip()], model.config.vocab_size, options.seed)
+            requests = requests_of(
+                [json.loads(line) for line in file if line.strip()], model.config.vocab_size, options.seed
+            )
     else:
         requests = made_up(options.requests, model.config.vocab_size, options.seed)
     server = Server(model, options)

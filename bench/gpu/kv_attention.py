@@ -4,6 +4,7 @@
 In one run: device copies of 1.5 GiB, the kernel over scattered KV pages, and SDPA FLASH with enable_gqa on unexpanded contiguous K and V; also what a table's order, the layout and
 mixed lengths cost.  Results are compared with SDPA's before they are timed.  JSON lines on standard output.
 """
+
 import ctypes
 import random
 import sys
@@ -69,7 +70,9 @@ class Setting:
         self._prepare()
 
     def _prepare(self):
-        a = self.attention = _kv.Attention(layer=1, batch=len(self.lengths), query_heads=HEADS * GROUPS, longest=self.most)
+        a = self.attention = _kv.Attention(
+            layer=1, batch=len(self.lengths), query_heads=HEADS * GROUPS, longest=self.most
+        )
         a.size, a.rows, a.q, a.out = ctypes.sizeof(a), self.rows.data_ptr(), self.q.data_ptr(), self.out.data_ptr()
         a.q_batch_stride = a.out_batch_stride = HEADS * GROUPS * SIZE * 2
         a.q_head_stride = a.out_head_stride = SIZE * 2
@@ -107,10 +110,23 @@ def measure(name, lengths, copy, asked=False, **options):
     setting.check()
     time = milliseconds(setting.paged)
     rate = setting.bytes() / time / 1e6
-    tell(f"paged attention, {name}: of copy bandwidth", rate / copy, "1", 0.8 if asked else None, ms=round(time, 4), gbps=round(rate, 1))
+    tell(
+        f"paged attention, {name}: of copy bandwidth",
+        rate / copy,
+        "1",
+        0.8 if asked else None,
+        ms=round(time, 4),
+        gbps=round(rate, 1),
+    )
     if len(set(lengths)) == 1:
         other = flash(setting)
-        tell(f"paged attention, {name}: SDPA FLASH's time over ours", other / time, "1", 1.0 if asked else None, flash_ms=round(other, 4))
+        tell(
+            f"paged attention, {name}: SDPA FLASH's time over ours",
+            other / time,
+            "1",
+            1.0 if asked else None,
+            flash_ms=round(other, 4),
+        )
     setting.cache.close()
 
 

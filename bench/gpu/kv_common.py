@@ -1,4 +1,5 @@
 """What the benchmarks of the KV cache share: lines of JSON, times by the card's events, a device copy to compare with."""
+
 import json
 import os
 import statistics

@@ -7,6 +7,7 @@
 
 JSON lines on standard output.  Contents are compared.
 """
+
 import math
 import random
 import sys
@@ -55,7 +56,9 @@ def view(cache, layer):
     """int32 words of a layer's KV pages."""
     s = cache.shape
     words = 2 * s.v_offset // 4
-    return tensor_at(s.first + layer * s.layer_stride, (s.ids_end, words), (s.page_stride // 4, 1), torch.int32, DEVICE, cache)
+    return tensor_at(
+        s.first + layer * s.layer_stride, (s.ids_end, words), (s.page_stride // 4, 1), torch.int32, DEVICE, cache
+    )
 
 
 def ids_of(cache, seq, tokens):
@@ -84,7 +87,9 @@ def check(cache, seqs, tokens, numbers):
 def swap(block_major):
     tokens, count, away = 2048, 32, 16
     side = torch.cuda.Stream()
-    cache = make(count, tokens, block_major=block_major, host_bytes=away * tokens * TOKEN + GIB, copy_stream=side.cuda_stream)
+    cache = make(
+        count, tokens, block_major=block_major, host_bytes=away * tokens * TOKEN + GIB, copy_stream=side.cuda_stream
+    )
     name = "block major" if block_major else "per layer"
     seqs = fill(cache, count, tokens)
     sign(cache, seqs, tokens)
@@ -101,7 +106,13 @@ def swap(block_major):
             rates[way].append(away * tokens * TOKEN / (time.perf_counter() - begin) / 1e9)
     check(cache, seqs, tokens, range(count))
     for way, found in rates.items():
-        tell(f"swap {way}, scattered KV pages of 16 tokens, {name}", sorted(found[1:])[1], "GB/s", 45, kernels=not cache.why_no_kernels())
+        tell(
+            f"swap {way}, scattered KV pages of 16 tokens, {name}",
+            sorted(found[1:])[1],
+            "GB/s",
+            45,
+            kernels=not cache.why_no_kernels(),
+        )
     cache.close()
 
 
@@ -130,9 +141,21 @@ def compaction():
     live = count // 2 * tokens * TOKEN
     held = (cache.stats()["bytes_held"] - cache.stats()["bytes_tables"]) / (2 * MIB)
     moved = max(done.bytes_moved, 1) / GIB
-    tell("compaction: pages held over pages of live tokens", held / math.ceil(live / (2 * MIB)), "1", 1.10, at_most=True)
-    tell("compaction: time a GiB copied, on the card", begin.elapsed_time(end) / moved, "ms", 2, at_most=True, gib=round(moved, 2), host_ms=round(host * 1e3, 2),
-         pages_returned=done.pages_returned, run_before=round(done.run_before, 2), run_after=round(done.run_after, 2))
+    tell(
+        "compaction: pages held over pages of live tokens", held / math.ceil(live / (2 * MIB)), "1", 1.10, at_most=True
+    )
+    tell(
+        "compaction: time a GiB copied, on the card",
+        begin.elapsed_time(end) / moved,
+        "ms",
+        2,
+        at_most=True,
+        gib=round(moved, 2),
+        host_ms=round(host * 1e3, 2),
+        pages_returned=done.pages_returned,
+        run_before=round(done.run_before, 2),
+        run_after=round(done.run_after, 2),
+    )
     cache.close()
 
 
@@ -157,16 +180,24 @@ def virtual():
     layers, batch, most, start, steps = 16, 16, 8192, 6144, 512
     token = batch * HEADS * SIZE * 2
     shape, strides = (batch, HEADS, most, SIZE), (HEADS * SIZE, SIZE, batch * HEADS * SIZE, 1)
-    fixed = [torch.zeros(most, batch, HEADS, SIZE, dtype=torch.bfloat16, device=DEVICE).permute(1, 2, 0, 3) for _ in range(2 * layers)]
+    fixed = [
+        torch.zeros(most, batch, HEADS, SIZE, dtype=torch.bfloat16, device=DEVICE).permute(1, 2, 0, 3)
+        for _ in range(2 * layers)
+    ]
     ratios, ahead, late = [], 0, 0
     for turn in range(5):
         ranges = kv.Ranges(heap_for(DEVICE), 2 * layers, most * token, stream=stream_of(DEVICE), ahead_bytes=4 * MIB)
         ranges.grow(0, 2 * layers, start * token)
-        grown = [tensor_at(ranges.address(i), shape, strides, torch.bfloat16, DEVICE, ranges) for i in range(2 * layers)]
+        grown = [
+            tensor_at(ranges.address(i), shape, strides, torch.bfloat16, DEVICE, ranges) for i in range(2 * layers)
+        ]
         for t in grown:
             t[:, :, :start].zero_()
         times = {}
-        ways = {"ranges": (grown, lambda n, r=ranges: r.grow(0, 2 * layers, n * token)), "fixed": (fixed, lambda n: None)}
+        ways = {
+            "ranges": (grown, lambda n, r=ranges: r.grow(0, 2 * layers, n * token)),
+            "fixed": (fixed, lambda n: None),
+        }
         for name in sorted(ways, reverse=bool(turn % 2)):
             tensors, grow = ways[name]
             decode(tensors[:layers], tensors[layers:], grow, batch, start, 8)
@@ -179,14 +210,24 @@ def virtual():
         del grown
         torch.cuda.synchronize()
     ratio = sorted(ratios)[len(ratios) // 2]
-    tell("virtual: decode over ranges that grow, over tensors made for the whole length", ratio, "1", 1.01, at_most=True,
-         all=[round(r, 4) for r in ratios], pages_ahead=ahead, pages_late=late)
+    tell(
+        "virtual: decode over ranges that grow, over tensors made for the whole length",
+        ratio,
+        "1",
+        1.01,
+        at_most=True,
+        all=[round(r, 4) for r in ratios],
+        pages_ahead=ahead,
+        pages_late=late,
+    )
     q = torch.randn(batch, 4 * HEADS, 1, SIZE, device=DEVICE).bfloat16()
     plain = [t[:, :, :start].contiguous() for t in fixed[:2]]
     sdpa = torch.nn.functional.scaled_dot_product_attention
     ours = milliseconds(lambda: sdpa(q, fixed[0][:, :, :start], fixed[1][:, :, :start], enable_gqa=True))
     theirs = milliseconds(lambda: sdpa(q, *plain, enable_gqa=True))
-    tell("SDPA over tokens first ([tokens][batch][heads]) over heads first, time", ours / theirs, "1", ms=round(ours, 4))
+    tell(
+        "SDPA over tokens first ([tokens][batch][heads]) over heads first, time", ours / theirs, "1", ms=round(ours, 4)
+    )
 
 
 def main():

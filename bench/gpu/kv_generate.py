@@ -4,6 +4,7 @@
 Each cache in a process of its own, PyTorch on gapless' memory in all of them (PYTORCH_CUDA_ALLOC_CONF=backend:gapless): DynamicCache, gapless.hf.Cache, PagedCache with the paged
 kernel, and that as a graph.  The context's K and V are made up, the same for all, so the steps are what is timed.  The peak of held bytes is from the context on.  JSON lines.
 """
+
 import argparse
 import json
 import os
@@ -101,14 +102,29 @@ def subject(name, options):
             begin = time.perf_counter()
             new = options.new if turn == "timed" else 4
             with hf.graphed(model, on=name.endswith("graph")):
-                tokens = model.generate(ids, attention_mask=torch.ones_like(ids), past_key_values=cache, max_new_tokens=new, do_sample=False)
+                tokens = model.generate(
+                    ids, attention_mask=torch.ones_like(ids), past_key_values=cache, max_new_tokens=new, do_sample=False
+                )
             if cuda:
                 torch.cuda.synchronize()
             seconds = time.perf_counter() - begin
         del cache
     size = model.config.hidden_size // model.config.num_attention_heads
-    kv = 2 * 2 * size * model.config.num_key_value_heads * model.config.num_hidden_layers * options.batch * (options.context + options.new)
-    result.update(tokens_per_s=options.batch * options.new / seconds, ms_a_step=seconds / options.new * 1e3, weights=weights, kv=kv)
+    kv = (
+        2
+        * 2
+        * size
+        * model.config.num_key_value_heads
+        * model.config.num_hidden_layers
+        * options.batch
+        * (options.context + options.new)
+    )
+    result.update(
+        tokens_per_s=options.batch * options.new / seconds,
+        ms_a_step=seconds / options.new * 1e3,
+        weights=weights,
+        kv=kv,
+    )
     if device.type == "cuda":
         result.update(held=held(0), over_need=held(0) / (weights + kv))
     result["tokens"] = tokens[:, options.context + 1 :].tolist()
@@ -116,7 +132,9 @@ def subject(name, options):
 
 
 def run(name, options):
-    words = [sys.executable, __file__, "--subject", name] + [w for k in ("shape", "batch", "context", "new") for w in (f"--{k}", str(getattr(options, k)))]
+    words = [sys.executable, __file__, "--subject", name] + [
+        w for k in ("shape", "batch", "context", "new") for w in (f"--{k}", str(getattr(options, k)))
+    ]
     environ = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF="backend:gapless")
     done = subprocess.run(words, env=environ, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -143,15 +161,33 @@ def main():
         return 77
     need_card()
     results = {name: run(name, options) for name in CACHES}
-    base, setting = results["DynamicCache"], f"generate, {options.shape}, {options.batch} x {options.context + options.new}"
+    base, setting = (
+        results["DynamicCache"],
+        f"generate, {options.shape}, {options.batch} x {options.context + options.new}",
+    )
     best = max(results, key=lambda name: results[name]["tokens_per_s"])
     for name, r in results.items():
-        same = sum(a == b for a, b in zip(sum(r["tokens"], []), sum(base["tokens"], []))) / (options.batch * options.new)
+        same = sum(a == b for a, b in zip(sum(r["tokens"], []), sum(base["tokens"], []))) / (
+            options.batch * options.new
+        )
         asked = None if name == "DynamicCache" else 1.5
-        tell(f"{setting}, {name}: tokens a second over DynamicCache", r["tokens_per_s"] / base["tokens_per_s"], "1", asked,
-             tokens_per_s=round(r["tokens_per_s"], 1), ms_a_step=round(r["ms_a_step"], 3), same_tokens=round(same, 4))
-        tell(f"{setting}, {name}: held at the peak over weights and KV", r["over_need"], "1", None if asked is None else 1.05, at_most=True,
-             held_gib=round(r["held"] / 2**30, 2))
+        tell(
+            f"{setting}, {name}: tokens a second over DynamicCache",
+            r["tokens_per_s"] / base["tokens_per_s"],
+            "1",
+            asked,
+            tokens_per_s=round(r["tokens_per_s"], 1),
+            ms_a_step=round(r["ms_a_step"], 3),
+            same_tokens=round(same, 4),
+        )
+        tell(
+            f"{setting}, {name}: held at the peak over weights and KV",
+            r["over_need"],
+            "1",
+            None if asked is None else 1.05,
+            at_most=True,
+            held_gib=round(r["held"] / 2**30, 2),
+        )
     if results["Cache"]["tokens"] != base["tokens"]:
         print("Cache: other tokens than DynamicCache", file=sys.stderr)
         return 1

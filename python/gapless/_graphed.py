@@ -21,7 +21,11 @@ class _Step:
         self.ids = kwargs["input_ids"].clone()
         self.positions = torch.empty_like(self.ids)
         self.graph = torch.cuda.CUDAGraph()
-        self.kwargs = {"input_ids": self.ids, "position_ids": self.positions, "past_key_values": kwargs["past_key_values"]}
+        self.kwargs = {
+            "input_ids": self.ids,
+            "position_ids": self.positions,
+            "past_key_values": kwargs["past_key_values"],
+        }
         self._forward = forward
 
     def serves(self, kwargs: Dict[str, Any]) -> bool:
@@ -74,7 +78,11 @@ class graphed:  # pylint: disable=invalid-name
         pages = getattr(cache, "_pages", None)
         if not isinstance(pages, _paged.Pages) or ids is None or ids.shape[1] != 1 or not pages.length:
             return False
-        if not pages.on_card or self._model.config._attn_implementation != _paged.NAME or kwargs.get("output_attentions"):
+        if (
+            not pages.on_card
+            or self._model.config._attn_implementation != _paged.NAME
+            or kwargs.get("output_attentions")
+        ):
             return False
         if id(cache) not in self._unpadded:
             mask = kwargs.get("attention_mask")

@@ -3,7 +3,20 @@
 import ctypes
 import os
 import re
-from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any, Dict, List, Tuple
 
 from . import _library
@@ -65,7 +78,13 @@ class Shape(Structure):
             )
         ]
         + [("slab_kv_pages", c_uint32), ("kv_pages", c_uint32), ("ids_end", c_int32)]
-        + [("rows", c_uint32), ("columns", c_uint32), ("table", c_uint64), ("lengths", c_uint64), ("flex_scale", c_uint32)]
+        + [
+            ("rows", c_uint32),
+            ("columns", c_uint32),
+            ("table", c_uint64),
+            ("lengths", c_uint64),
+            ("flex_scale", c_uint32),
+        ]
     )
 
 

@@ -70,7 +70,9 @@ class Pages:
         s, size = self.kv.shape, self.dtype.itemsize
         address = s.first + layer * s.layer_stride + (s.v_offset if value else 0)
         strides = (s.page_stride // size, s.token_stride // size, s.head_stride // size, 1)
-        return tensor_at(address, (s.ids_end, s.page_tokens, s.heads, s.head_size), strides, self.dtype, self.device, self.kv)
+        return tensor_at(
+            address, (s.ids_end, s.page_tokens, s.heads, s.head_size), strides, self.dtype, self.device, self.kv
+        )
 
     def add_sequences(self, count: int) -> None:
         """Empty ones."""
@@ -224,7 +226,9 @@ class Layer(cache_utils.DynamicLayer):
         """Whether there is a kernel for it."""
         pages = self._pages
         half = self.dtype in (torch.bfloat16, torch.float16)
-        return pages.on_card and half and pages.size in (32, 64, 128, 256) and query.shape[2] == 1 and query.stride(3) == 1
+        return (
+            pages.on_card and half and pages.size in (32, 64, 128, 256) and query.shape[2] == 1 and query.stride(3) == 1
+        )
 
     def attend(self, query: torch.Tensor, scale: Optional[float], window: Optional[int]) -> torch.Tensor:
         """[sequence, token, head, number]; the reference where there is no kernel."""
@@ -234,7 +238,9 @@ class Layer(cache_utils.DynamicLayer):
         out = torch.empty((query.shape[0], 1, query.shape[1], query.shape[3]), dtype=query.dtype, device=query.device)
         a = self._struct
         if a is None or a.query_heads != query.shape[1]:
-            a = self._struct = _kv.Attention(size=ctypes.sizeof(_kv.Attention), layer=self._index, query_heads=query.shape[1])
+            a = self._struct = _kv.Attention(
+                size=ctypes.sizeof(_kv.Attention), layer=self._index, query_heads=query.shape[1]
+            )
         a.batch, a.rows, a.q, a.out = query.shape[0], pages.rows.data_ptr(), query.data_ptr(), out.data_ptr()
         a.q_batch_stride, a.q_head_stride = query.stride(0) * size, query.stride(1) * size
         a.out_batch_stride, a.out_head_stride = out.stride(0) * size, out.stride(2) * size

@@ -35,9 +35,10 @@ def _layer_types(config: Any) -> Tuple[List[str], Dict[str, Any]]:
     if known is not None:
         return known(config)
     window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None)
-    types = getattr(config, "layer_types", None) or [
-        "full_attention" if window is None else "sliding_attention"
-    ] * config.num_hidden_layers
+    types = (
+        getattr(config, "layer_types", None)
+        or ["full_attention" if window is None else "sliding_attention"] * config.num_hidden_layers
+    )
     shared = getattr(config, "num_kv_shared_layers", None) or 0
     return types[: len(types) - shared], {"sliding_window": window}
 
@@ -55,9 +56,7 @@ class _Memory:
         key = (token_bytes, device)
         if key not in self._free or not self._free[key][1]:
             size = min(token_bytes * self.max_tokens, _ADDRESSES // (2 * self.pairs) // PAGE * PAGE)
-            ranges = Ranges(
-                heap_for(device), 2 * self.pairs, size, device=index_of(device), stream=stream_of(device)
-            )
+            ranges = Ranges(heap_for(device), 2 * self.pairs, size, device=index_of(device), stream=stream_of(device))
             self._free[key] = (ranges, list(range(2 * self.pairs - 2, -1, -2)))
         ranges, free = self._free[key]
         return ranges, free.pop()
@@ -288,7 +287,9 @@ class _Sliding(_Growing):
 def _layers(config: Any, memory: _Memory, own: Dict[str, Callable[..., Any]]) -> List[Any]:
     """A layer for each of the model's; where it keeps no K and V, transformers' own."""
     types, kwargs = _layer_types(config)
-    others = getattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING", None) or getattr(cache_utils, "LAYER_TYPE_CACHE_MAPPING", {})
+    others = getattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING", None) or getattr(
+        cache_utils, "LAYER_TYPE_CACHE_MAPPING", {}
+    )
     made = []
     for kind in types:
         if kind in own:
@@ -324,7 +325,8 @@ class Cache(cache_utils.Cache):
     def __deepcopy__(self, memo: Dict[int, Any]) -> "Cache":
         other = Cache(*self._settings)
         other.layers = [
-            layer.copied(other._memory) if isinstance(layer, _Growing) else copy.deepcopy(layer, memo) for layer in self.layers
+            layer.copied(other._memory) if isinstance(layer, _Growing) else copy.deepcopy(layer, memo)
+            for layer in self.layers
         ]
         return other
 

@@ -138,7 +138,9 @@ class Cache(_Owned):
         requests = self._requests(seqs, counts, ids)
         self._do(self._lib.gap_kv_append(self._h, requests, len(requests)), "append")
 
-    def step(self, seqs: Sequence[int], counts: Sequence[int], ids: Optional[Sequence[Sequence[int]]] = None) -> List[int]:
+    def step(
+        self, seqs: Sequence[int], counts: Sequence[int], ids: Optional[Sequence[Sequence[int]]] = None
+    ) -> List[int]:
         """A step of continuous batching: GRANTED, PREEMPTED or WAITING for each; the oldest are served first."""
         requests = self._requests(seqs, counts, ids)
         self._do(self._lib.gap_kv_step(self._h, requests, len(requests)), "step")
@@ -219,7 +221,7 @@ class Cache(_Owned):
     # ---- kernels ----
 
     def why_no_kernels(self) -> str:
-        """"" where there are kernels."""
+        """ "" where there are kernels."""
         text = ctypes.create_string_buffer(2048)
         return "" if self._lib.gap_kv_kernels(self._h, text, len(text)) == 0 else text.value.decode(errors="replace")
 

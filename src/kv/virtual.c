@@ -59,6 +59,7 @@ static int put(struct gap_kv_virtual *v, uint32_t place, uint32_t page, bool rea
   int rc = shares(v) ? map_page(v, place, page, read_only) : 0;
   if (rc) return rc;
   v->place[place] = page + 1;
+  v->read_only[place] = read_only;
   if (v->uses[page]++) v->shared += GAP__PAGE;
   return 0;
 }
@@ -72,15 +73,17 @@ static int place_fresh(struct gap_kv_virtual *v, uint32_t place) {
   return rc;
 }
 
-/* Nothing uses the place any more. */
-static void clear(struct gap_kv_virtual *v, uint32_t place) {
+/* Nothing uses the place any more.  Where the driver does not unmap it, it stays for another time, memory and all. */
+static int clear(struct gap_kv_virtual *v, uint32_t place) {
   uint32_t page = v->place[place] - 1;
-  if (shares(v)) (void)gap__dev_unmap(v->dev, place_addr(v, place), GAP__PAGE);
-  v->place[place] = 0;
-  v->leaving_in[place] = 0;
+  int rc = shares(v) ? gap__dev_unmap(v->dev, place_addr(v, place), GAP__PAGE) : 0;
+  v->leaving_in[place] = rc ? VIRTUAL_STUCK : 0;
   v->counted[place] = 0;
+  if (rc) return rc;
+  v->place[place] = 0;
   if (--v->uses[page]) v->shared -= GAP__PAGE;
   else give_page(v, page);
+  return 0;
 }
 
 /* ---- leaving ---- */
@@ -88,7 +91,7 @@ static void clear(struct gap_kv_virtual *v, uint32_t place) {
 static void end_leaving(struct gap_kv_virtual *v, uint32_t index) {
   struct virtual_leaving l = v->leaving[index];
   for (uint32_t i = 0; i < l.count; i++)
-    if (v->leaving_in[l.places[i]] == l.batch) clear(v, l.places[i]);
+    if (v->leaving_in[l.places[i]] == l.batch) (void)clear(v, l.places[i]);
   gap__dev_event_destroy(v->dev, l.event);
   free(l.places);
   v->leaving[index] = v->leaving[--v->leaving_count];
@@ -101,17 +104,18 @@ void gap__virtual_settle(struct gap_kv_virtual *v) {
 
 /* The place is wanted again, and what is there is nobody else's: it has come back. */
 static bool take_back(struct gap_kv_virtual *v, uint32_t place) {
-  if (v->uses[v->place[place] - 1] != 1) return false;
+  if (v->uses[v->place[place] - 1] != 1 || v->read_only[place]) return false;
   v->leaving_in[place] = 0;
   return true;
 }
 
 static int wait_for(struct gap_kv_virtual *v, uint32_t place) {
+  if (v->leaving_in[place] == VIRTUAL_STUCK) return clear(v, place);
   for (uint32_t i = 0; i < v->leaving_count; i++)
     if (v->leaving[i].batch == v->leaving_in[place]) {
       int rc = gap__dev_event_wait(v->dev, v->leaving[i].event);
       if (!rc) end_leaving(v, i);
-      return rc;
+      return rc ? rc : v->place[place] ? clear(v, place) : 0;
     }
   return GAP_ESTATE;
 }
@@ -208,7 +212,7 @@ static void shrink_range(struct gap_kv_virtual *v, uint32_t range, uint32_t page
   for (uint32_t i = have; i-- > pages;) {
     uint32_t place = range * v->pages + i;
     if (!shares(v)) {
-      clear(v, place);
+      (void)clear(v, place);
       continue;
     }
     v->leaving_in[place] = leaving->batch;
@@ -305,9 +309,10 @@ static int open_records(struct gap_kv_virtual *v) {
   v->uses = gap__meta_map(places * sizeof *v->uses);
   v->leaving_in = gap__meta_map(places * sizeof *v->leaving_in);
   v->counted = gap__meta_map(places);
+  v->read_only = gap__meta_map(places);
   v->have = gap__meta_map(ranges * sizeof *v->have);
   v->want = gap__meta_map(ranges * sizeof *v->want);
-  bool whole = v->place && v->uses && v->leaving_in && v->counted && v->have && v->want;
+  bool whole = v->place && v->uses && v->leaving_in && v->counted && v->read_only && v->have && v->want;
   return whole ? gap__kv_bits_init(&v->hungry, v->options.ranges) : GAP_ENOMETA;
 }
 
@@ -346,8 +351,8 @@ static void clear_all(struct gap_kv_virtual *v) {
   if (ends && gap__dev_event_wait(v->dev, last.event) == 0) gap__virtual_settle(v);
   if (ends) gap__dev_event_destroy(v->dev, last.event), free(last.places);
   while (v->leaving_count) end_leaving(v, 0);
-  for (uint32_t r = 0; r < v->options.ranges; r++)
-    for (uint32_t i = v->have[r]; i-- > 0;) clear(v, r * v->pages + i);
+  for (uint32_t place = 0; place < v->place_count; place++)
+    if (v->place[place]) (void)clear(v, place);
   gap__unlock(&v->lock);
 }
 
@@ -363,6 +368,7 @@ void gap_kv_virtual_destroy(gap_kv_virtual *v) {
   gap__meta_unmap(v->uses, v->place_count * sizeof *v->uses);
   gap__meta_unmap(v->leaving_in, v->place_count * sizeof *v->leaving_in);
   gap__meta_unmap(v->counted, v->place_count);
+  gap__meta_unmap(v->read_only, v->place_count);
   gap__meta_unmap(v->have, v->options.ranges * sizeof *v->have);
   gap__meta_unmap(v->want, v->options.ranges * sizeof *v->want);
   free(v->leaving);

@@ -16,6 +16,8 @@
 #include "gapless/kv_virtual.h"
 #include "kv/bits.h"
 
+#define VIRTUAL_STUCK UINT32_MAX
+
 struct virtual_leaving { /* places that go when the event has passed */
   gap__event event;
   uint32_t batch, count;
@@ -34,7 +36,8 @@ struct gap_kv_virtual {
   uint32_t ahead;              /* pages */
   uint32_t *place;             /* page + 1 */
   uint32_t *uses;
-  uint32_t *leaving_in;  /* place -> batch, 0: it stays */
+  uint32_t *leaving_in;  /* place -> batch, 0: it stays; VIRTUAL_STUCK: the driver did not unmap it, and is asked again */
+  uint8_t *read_only;    /* place -> it is a further mapping for reading */
   uint8_t *counted;      /* place -> it was mapped ahead and not asked for yet */
   uint32_t *have, *want; /* pages of each range */
   struct kv_bits free;   /* pages; with sharing only */

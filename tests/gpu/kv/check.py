@@ -4,6 +4,7 @@
 Kernels with fresh random numbers in many shapes, copies of KV pages, graphs that are captured before the cache grows and shrinks, virtual ranges, transformers' generate().  Needs
 PyTorch and the gapless wheel (the library by GAPLESS_LIBRARY will do); transformers where it is there.  The last line reads "N passed, N failed, N skipped".  GAP_SEED repeats a run.
 """
+
 import ctypes
 import gc
 import os
@@ -46,7 +47,13 @@ class World:
         options.setdefault("tokens", 1 << max(max(lengths) - 1, 1).bit_length() + 1)
         options.setdefault("sequences", 2 * len(lengths) + 8)
         self.cache = kv.Cache(
-            heap_for(DEVICE), layers, heads, size, dtype=str(dtype).removeprefix("torch."), stream=stream_of(DEVICE), **options
+            heap_for(DEVICE),
+            layers,
+            heads,
+            size,
+            dtype=str(dtype).removeprefix("torch."),
+            stream=stream_of(DEVICE),
+            **options,
         )
         assert not self.cache.why_no_kernels(), self.cache.why_no_kernels()
         self.shape = self.cache.shape
@@ -66,7 +73,9 @@ class World:
         s, size = self.shape, self.dtype.itemsize
         strides = (s.page_stride // size, s.token_stride // size, s.head_stride // size, 1)
         address = s.first + layer * s.layer_stride + (s.v_offset if value else 0)
-        return tensor_at(address, (s.ids_end, s.page_tokens, s.heads, s.head_size), strides, self.dtype, DEVICE, self.cache)
+        return tensor_at(
+            address, (s.ids_end, s.page_tokens, s.heads, s.head_size), strides, self.dtype, DEVICE, self.cache
+        )
 
     def poison(self, i, start, count):
         """KV pages that are new."""
@@ -87,7 +96,9 @@ class World:
         self.cache.flush()
         for i in chosen:
             self.poison(i, starts[i], counts[i])
-            new = torch.randn(2, counts[i], self.layers, self.heads, self.size, device=DEVICE) * random.choice((0.5, 1, 2))
+            new = torch.randn(2, counts[i], self.layers, self.heads, self.size, device=DEVICE) * random.choice(
+                (0.5, 1, 2)
+            )
             new = new.to(self.dtype)
             self.k[i], self.v[i] = torch.cat([self.k[i], new[0]]), torch.cat([self.v[i], new[1]])
             self.scatter(i, starts[i], counts[i])
@@ -102,7 +113,9 @@ class World:
     @staticmethod
     def tokens(k, v):
         size = k.element_size()
-        return _kv.Tokens(ctypes.sizeof(_kv.Tokens), k.data_ptr(), v.data_ptr(), *(t.stride(n) * size for t in (k, v) for n in (0, 1)))
+        return _kv.Tokens(
+            ctypes.sizeof(_kv.Tokens), k.data_ptr(), v.data_ptr(), *(t.stride(n) * size for t in (k, v) for n in (0, 1))
+        )
 
     def scatter(self, i, start, count):
         by_rows = random.random() < 0.5
@@ -159,7 +172,9 @@ class World:
         for place, i in enumerate(order):
             expected = self.reference(i, q[place], window=window)
             wrong = (out[place].double() - expected).abs() - unit * expected.abs()
-            assert not out[place].isnan().any() and wrong.max() <= 3e-4, f"{len(self.k[i])} tokens: off by {wrong.max():g}"
+            assert (
+                not out[place].isnan().any() and wrong.max() <= 3e-4
+            ), f"{len(self.k[i])} tokens: off by {wrong.max():g}"
 
 
 def lengths(count, most):
@@ -410,7 +425,13 @@ def transformers_or_skip():
 def logits_of(model, inputs, cache, **how):
     torch.manual_seed(1)
     done = model.generate(
-        **inputs, past_key_values=cache, max_new_tokens=70, do_sample=False, return_dict_in_generate=True, output_logits=True, **how
+        **inputs,
+        past_key_values=cache,
+        max_new_tokens=70,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_logits=True,
+        **how,
     )
     return done.sequences, torch.stack(done.logits).float()
 
