@@ -211,6 +211,13 @@ static size_t utf8_length(const unsigned char *at) {
   return length;
 }
 
+int gap__text_fit(const char *text, int most) {
+  size_t length = strnlen(text, (size_t)most + 1), back = 0;
+  if (length <= (size_t)most) return (int)length;
+  while (back < 3 && back < (size_t)most && ((unsigned char)text[(size_t)most - back] & 0xc0) == 0x80) back++;
+  return most - (int)back;
+}
+
 void gap__text_make_plain(char *text) {
   for (unsigned char *at = (unsigned char *)text; *at; at++) {
     bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;

@@ -46,6 +46,8 @@ void gap__text_add_bytes(struct gap__text *, const char *bytes, size_t length);
 void gap__text_add_char(struct gap__text *, char);
 void gap__text_make_plain(char *text); /* question marks for what would steer a terminal, C0 and C1 controls */
 void gap__text_add_utf8(struct gap__text *, const char *bytes, const char *instead); /* of each byte that is no UTF-8 */
+int gap__text_fit(const char *text,
+                  int most); /* bytes of it, `most` at most, that end behind a character: for "%.*s" */
 const char *gap__text_str(const struct gap__text *); /* never NULL: "" when empty */
 /* Hands the string over (free() it) and leaves the buffer empty; NULL when host memory was exhausted. */
 char *gap__text_take(struct gap__text *);

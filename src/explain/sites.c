@@ -9,7 +9,7 @@
 #include "gapless/gapless.h"
 
 /* What one frame is. */
-enum { PYTHON = 8, TORCH = 16, INSTALLED = 32, CACHE = 64 };
+enum { PYTHON = 8, TORCH = 16, INSTALLED = 32, CACHE = 64, NAME_MOST = 60 };
 
 static bool ends_with(const char *text, const char *end) {
   size_t length = strlen(text), end_length = strlen(end);
@@ -121,8 +121,10 @@ void gap__sites_free(struct gap__sites *sites) {
 /* Without the folders, which say more about the machine than about the program. */
 static int name_frame(const struct gap__history *history, uint32_t frame, char *out, size_t bytes) {
   const struct gap__hist_frame *at = &history->frames[frame];
-  const char *file = history->text + at->filename, *slash = strrchr(file, '/');
-  return snprintf(out, bytes, "%.60s:%d %.60s", slash ? slash + 1 : file, (int)at->line, history->text + at->name);
+  const char *path = history->text + at->filename, *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path,
+             *name = history->text + at->name;
+  return snprintf(out, bytes, "%.*s:%d %.*s", gap__text_fit(file, NAME_MOST), file, (int)at->line,
+                  gap__text_fit(name, NAME_MOST), name);
 }
 
 static void put_name(const struct gap__sites *sites, uint32_t site, char *out, size_t bytes) {

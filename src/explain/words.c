@@ -134,8 +134,8 @@ static void options_in_force(const struct gap__subject *subject, struct gap__tex
   if (!settings->present && !history->settings_text[0] && !subject->is_live)
     gap__text_add(text, "The file does not say.");
   else if (history->settings_text[0])
-    gap__text_add(text, "In force %s: \"%.200s\".", subject->is_live ? "now" : "when the file was written",
-                  history->settings_text);
+    gap__text_add(text, "In force %s: \"%.*s\".", subject->is_live ? "now" : "when the file was written",
+                  gap__text_fit(history->settings_text, 200), history->settings_text);
   else if (subject->is_live) gap__text_add(text, "None but the defaults.");
   else gap__text_add(text, "No option was set: the variable was empty when the allocator started.");
   if (history->by_gapless) {

@@ -162,6 +162,25 @@ static void test_parse_reals(void **state) {
   }
 }
 
+static void test_fit(void **state) {
+  (void)state;
+  static const struct {
+    const char *in;
+    int most, fits;
+  } cases[] = {{"", 3, 0},
+               {"abc", 3, 3},
+               {"abcd", 3, 3},
+               {"a\xc3\xa4", 2, 1},
+               {"a\xc3\xa4", 3, 3},
+               {"\xe2\x80\xae x", 1, 0},
+               {"\xe2\x80\xae x", 2, 0},
+               {"\xe2\x80\xae x", 3, 3},
+               {"\xf0\x9f\x98\x80\xf0\x9f\x98\x80", 7, 4},
+               {"\x80\x80\x80\x80\x80\x80", 5, 2}}; /* no characters at all: few bytes are given up */
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_int_equal(gap__text_fit(cases[i].in, cases[i].most), cases[i].fits);
+}
+
 static void test_utf8(void **state) {
   (void)state;
   static const struct {
@@ -228,7 +247,7 @@ int main(void) {
       cmocka_unit_test(test_sizes),       cmocka_unit_test(test_durations),       cmocka_unit_test(test_thousands),
       cmocka_unit_test(test_parse_sizes), cmocka_unit_test(test_size_round_trip), cmocka_unit_test(test_parse_numbers),
       cmocka_unit_test(test_parse_reals), cmocka_unit_test(test_growing_string),  cmocka_unit_test(test_utf8),
-      cmocka_unit_test(test_plain),
+      cmocka_unit_test(test_fit),         cmocka_unit_test(test_plain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
