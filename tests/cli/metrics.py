@@ -221,6 +221,10 @@ for file in glob.glob(os.path.join(share, "*", "*")):
     if file.endswith(".json"):
         board = json.loads(content)
         expect(board["uid"] == "gapless" and len(board["panels"]) > 5, "the dashboard")
+        variables = [variable["name"] for variable in board["templating"]["list"] if variable["type"] == "query"]
+        for name in variables[:2]:
+            expect(all(f'{name}=~"${name}"' in target["expr"] for panel in board["panels"] for target in panel["targets"]), f"${name} is not heeded")
+        expect(variables == ["job", "instance", "pid"], f"{variables}")
         expect(len({panel["id"] for panel in board["panels"]}) == len(board["panels"]), "panels have numbers of their own")
 promtool = shutil.which("promtool")
 rules = os.path.join(share, "prometheus", "gapless.rules.yml")
