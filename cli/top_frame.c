@@ -271,5 +271,7 @@ void top_frame(const struct top_look *look, const struct top_view *view, struct 
     return;
   }
   add_list(look, view, out);
-  if (view->is_live || view->process || look->count == 1) add_details(&look->rows[view->chosen], out);
+  if (view->is_live || look->count == 1) add_details(&look->rows[view->chosen], out);
+  else if (view->process) /* once: all its devices, for nobody can choose */
+    for (uint32_t i = 0; i < look->count; i++) add_details(&look->rows[i], out);
 }

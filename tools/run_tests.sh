@@ -17,7 +17,7 @@ labels() {
 }
 targets() { # only what is run is built; the build with assertions also shows that everything builds without a warning
   case $1 in
-    release) echo products fakecuda example_watched ;; # the command asks a driver what it can do, and a program what it holds
+    release) echo products fakecuda fakenvml example_watched ;; # the command asks drivers what they can do, a program what it holds
     tsan) echo threaded ;;
     *) echo all ;;
   esac

@@ -87,6 +87,26 @@ for key, value in {"live_bytes": 24 << 20, "cap_bytes": 64 << 20, "refused": 1, 
 expect(device["held_bytes"] == device["live_bytes"] + device["pending_bytes"] + device["idle_bytes"], "held = live + pending + idle")
 expect(device["figures"]["allocation.all.current"] == 8 and device["streams"][0]["live_blocks"] == 8, "figures and streams")
 
+# ---- all devices of a process (Python cannot load a library with a sanitizer in it)
+package = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python")
+library = os.path.join(built, "libgapless.so")
+TWO = """
+import sys, gapless.heap
+heap = gapless.heap.Heap("host", devices=2, device_bytes=1 << 28, conf="serve:True")
+blocks = [heap.alloc(1 << 20, device=device) for device in (0, 1)]
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+if b"__asan_init" not in open(library, "rb").read() and b"__tsan_init" not in open(library, "rb").read():
+    two = subprocess.Popen([sys.executable, "-c", TWO], env={**environment, "PYTHONPATH": package, "GAPLESS_LIBRARY": library},
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    expect(two.stdout.readline() == b"ready\n", "a program with two devices")
+    deadline = time.time() + 20
+    while "device 1 (host)" not in (said := run(str(two.pid), "--once").stdout) and time.time() < deadline:
+        time.sleep(0.1)
+    expect("device 0 (host)" in said and "device 1 (host)" in said, f"details of both devices: {said}")
+    two.communicate(b"\n")
+
 # ---- cards, by the management library; what its names say harms no terminal
 said = expect_run(0, "Fake ?[31mCard", "--once", env=fake)
 expect("3 GiB of 80 GiB in use: 0 B held by gapless, 3 GiB by others; 77 GiB free" in said, f"the card: {said}")
