@@ -45,7 +45,8 @@ static void close_world(struct world *w) {
   gap_kv_destroy(w->kv);
   char text[300] = "";
   if (gap__heap_check(w->heap, 0, text, sizeof text)) fail_msg("%s", text);
-  gap__heap_destroy(w->heap);
+  if (w->late) gap__heap_destroy(w->heap);
+  else gap_heap_destroy(w->heap);
 }
 
 static void enter(struct world *w, uint32_t wanted) {
