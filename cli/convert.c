@@ -54,17 +54,12 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_blocks(const char *text, uint64_t *out) {
-  if (gap__text_parse_size(text, strlen(text), out) == 0 && *out) return 0;
-  return usage_error("convert", "--blocks %s: a size is wanted (1MiB)", text);
-}
-
 static int parse_option(void *arg, int option, const char *value) {
   struct request *request = arg;
   switch (option) {
     case OPT_TO: request->options.to = value; return 0;
     case OPT_DEVICE: return parse_device("convert", value, &request->options.device);
-    case OPT_BLOCKS: return parse_blocks(value, &request->options.blocks_from);
+    case OPT_BLOCKS: return parse_size("convert", "--blocks", value, &request->options.blocks_from);
     case OPT_FORMATS: request->formats = true; return 0;
     case OPT_JSON: request->json = true; return 0;
     case OPT_QUIET: request->quiet = true; return 0;

@@ -58,11 +58,6 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_size(const char *option, const char *text, uint64_t *out) {
-  if (gap__text_parse_size(text, strlen(text), out) == 0 && *out > 0) return 0;
-  return usage_error("explain", "%s %s: a size above 0 is wanted (26GiB)", option, text);
-}
-
 static int parse_card(struct request *request, const char *name) {
   uint64_t usable;
   if (gap_card_parse(name, &request->options.card_bytes, &usable) == 0) return 0;
@@ -74,8 +69,8 @@ static int parse_option(void *arg, int option, const char *value) {
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
-    case OPT_SIZE: return parse_size("--size", value, &request->options.request_bytes);
-    case OPT_CAP: return parse_size("--cap", value, &request->options.cap_bytes);
+    case OPT_SIZE: return parse_size("explain", "--size", value, &request->options.request_bytes);
+    case OPT_CAP: return parse_size("explain", "--cap", value, &request->options.cap_bytes);
     case OPT_CARD: return parse_card(request, value);
     case OPT_DEVICE: return parse_device("explain", value, &request->options.device);
     case OPT_NO_ADVICE: request->advice = false; return 0;

@@ -86,7 +86,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_size(const char *option, const char *text, uint64_t *out) {
+static int parse_memory(const char *option, const char *text, uint64_t *out) {
   if (gap__text_parse_size(text, strlen(text), out) == 0 && *out > 0 && *out < (uint64_t)1 << 40) return 0;
   return usage_error("kv", "%s %s: a size below 1 TiB is wanted (80G)", option, text);
 }
@@ -142,9 +142,9 @@ static int parse_option(void *arg, int option, const char *value) {
   struct request *r = arg;
   switch (option) {
     case OPT_MODEL: r->options.model = value; return 0;
-    case OPT_CARD: return parse_size("--card", value, &r->options.card_bytes);
-    case OPT_KV: return parse_size("--kv", value, &r->options.kv_bytes);
-    case OPT_HOST: return parse_size("--host", value, &r->options.host_bytes);
+    case OPT_CARD: return parse_memory("--card", value, &r->options.card_bytes);
+    case OPT_KV: return parse_memory("--kv", value, &r->options.kv_bytes);
+    case OPT_HOST: return parse_memory("--host", value, &r->options.host_bytes);
     case OPT_PAGE: return parse_page(r, value);
     case OPT_LAYOUT:
     case OPT_SHARING: return parse_choice(r, option, value);

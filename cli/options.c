@@ -46,6 +46,11 @@ int parse_number(const char *command, const char *option, const char *text, uint
                      most);
 }
 
+int parse_size(const char *command, const char *option, const char *text, uint64_t *out) {
+  if (gap__text_parse_size(text, strlen(text), out) == 0 && *out > 0) return 0;
+  return usage_error(command, "%s %s: a size above 0 is wanted (26GiB)", option, text);
+}
+
 int parse_percent(const char *command, const char *option, const char *text, double most, double *out) {
   size_t length = strlen(text);
   if (length && text[length - 1] == '%') length--;

@@ -14,7 +14,8 @@ int read_options(int argc, char **argv, const char *letters, const struct option
 /* A whole number from `least` to `most`; else says so and returns EXIT_USAGE. */
 int parse_number(const char *command, const char *option, const char *text, uint64_t least, uint64_t most,
                  uint64_t *out);
-
+/* A size above 0, with a unit or in bytes: 26GiB. */
+int parse_size(const char *command, const char *option, const char *text, uint64_t *out);
 /* A share in percent, with or without the sign, from 0 to `most`; *out is the share itself. */
 int parse_percent(const char *command, const char *option, const char *text, double most, double *out);
 /* The value of --device. */

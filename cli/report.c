@@ -60,19 +60,13 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int parse_cap(struct request *request, const char *text) {
-  uint64_t *cap = &request->options.cap_bytes;
-  if (gap__text_parse_size(text, strlen(text), cap) == 0 && *cap > 0) return 0;
-  return usage_error("report", "--cap %s: a size above 0 is wanted (26GiB)", text);
-}
-
 static int parse_option(void *arg, int option, const char *value) {
   struct request *request = arg;
   uint64_t number = 0;
   int rc = 0;
   switch (option) {
     case 'o': request->out = value; return 0;
-    case OPT_CAP: return parse_cap(request, value);
+    case OPT_CAP: return parse_size("report", "--cap", value, &request->options.cap_bytes);
     case OPT_DEVICE: return parse_device("report", value, &request->options.device);
     case OPT_TOP:
       rc = parse_number("report", "--top", value, 1, TOP_MAX, &number);

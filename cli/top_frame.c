@@ -207,7 +207,7 @@ static void add_age(const struct top_row *row, struct gap__text *out) {
 
 static void add_details(const struct top_row *row, struct gap__text *out) {
   gap__text_add(out, "\n%cprocess %" PRId64 " (%s), gapless %s", SCREEN_BOLD, row->view->process, row->view->program,
-                row->view->library);
+                row->view->release);
   if (!has_device(row)) {
     gap__text_add(out, ": no device opened yet\n");
     return;

@@ -20,6 +20,7 @@ from ctypes import (
 from typing import Any, Dict, List, Tuple
 
 from . import _library
+from ._library import library
 
 _ADDR = c_uint64
 _SEQ = c_uint64
@@ -230,10 +231,10 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 _bound = False
 
 
-def library() -> ctypes.CDLL:
+def load() -> ctypes.CDLL:
     """The library with these prototypes."""
     global _bound
-    loaded = _library.library()
+    loaded = library()
     if not _bound:
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(loaded, name)

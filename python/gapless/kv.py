@@ -23,7 +23,7 @@ _RANGES_SHARING, _RANGES_NO_THREAD = 1, 2
 
 def _check(code: int, lines: List[str], what: str) -> None:
     if code < 0:
-        said = "; ".join(lines) or _library.library().gap_strerror(code).decode()
+        said = "; ".join(lines) or _kv.load().gap_strerror(code).decode()
         raise _errors.error(code, f"{what}: {said}")
 
 
@@ -101,7 +101,7 @@ class Cache(_Owned):
             pin_percent=50,
         )
         handle = c_void_p()
-        self._lib = _kv.library()
+        self._lib = _kv.load()
         with _library.messages() as lines:
             code = self._lib.gap_kv_create(heap._heap, byref(options), byref(handle))
         _check(code, lines, "KV cache")
@@ -261,7 +261,7 @@ class Ranges(_Owned):
             ctypes.sizeof(_kv.VirtualOptions), device, stream, count, range_bytes, ahead_bytes, flags
         )
         handle = c_void_p()
-        self._lib = _kv.library()
+        self._lib = _kv.load()
         with _library.messages() as lines:
             code = self._lib.gap_kv_virtual_create(heap._heap, byref(options), byref(handle))
         _check(code, lines, "ranges")

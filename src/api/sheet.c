@@ -64,7 +64,7 @@ static void fill_head(struct gap__sheet_head *head, const struct names *names) {
   head->process = getpid();
   memcpy(head->magic, GAP__SHEET_MAGIC, sizeof head->magic);
   snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
-  snprintf(head->library, sizeof head->library, "%s", gap_version());
+  snprintf(head->release, sizeof head->release, "%s", gap_version());
 }
 
 /* The room is taken now: where the folder fills up later, a write must not end the process. */

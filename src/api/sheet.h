@@ -41,7 +41,7 @@ struct gap__sheet_head {
   uint32_t devices_at, device_bytes, device_most; /* bytes: with the sequence number, a multiple of 64 */
   uint32_t period_ms;
   int64_t process;
-  char program[64], library[24]; /* its name and gapless's version, NUL at the end */
+  char program[64], release[24]; /* its name and gapless's version, NUL at the end */
   _Atomic uint64_t looked_ns;    /* CLOCK_MONOTONIC: when the thread was last at work */
   _Atomic uint32_t device_count; /* in use */
 };

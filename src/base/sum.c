@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/crc_table.h"
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define HAS_INSTRUCTION() __builtin_cpu_supports("sse4.2")
@@ -20,16 +22,7 @@
 
 static uint32_t table[8][256];
 
-static void fill(void) {
-  for (uint32_t byte = 0; byte < 256; byte++) {
-    uint32_t rest = byte;
-    for (int bit = 0; bit < 8; bit++) rest = rest >> 1 ^ (rest & 1 ? POLYNOMIAL : 0);
-    table[0][byte] = rest;
-  }
-  for (int place = 1; place < 8; place++)
-    for (uint32_t byte = 0; byte < 256; byte++)
-      table[place][byte] = table[place - 1][byte] >> 8 ^ table[0][table[place - 1][byte] & 0xFF];
-}
+static void fill(void) { gap__crc_table_fill(table, POLYNOMIAL); }
 
 static uint32_t table_step(uint32_t crc, uint64_t word) {
   uint32_t rest = 0;

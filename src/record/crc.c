@@ -1,22 +1,14 @@
-/* Eight bytes a step ("slicing by 8"): eight tables, each the effect of a byte that lies one place further ahead. */
 #include "record/crc.h"
 
 #include <pthread.h>
+
+#include "base/crc_table.h"
 
 #define POLYNOMIAL 0xEDB88320u /* 0x04C11DB7, bits reversed */
 
 static uint32_t table[8][256];
 
-static void fill(void) {
-  for (uint32_t byte = 0; byte < 256; byte++) {
-    uint32_t rest = byte;
-    for (int bit = 0; bit < 8; bit++) rest = rest >> 1 ^ (rest & 1 ? POLYNOMIAL : 0);
-    table[0][byte] = rest;
-  }
-  for (int place = 1; place < 8; place++)
-    for (uint32_t byte = 0; byte < 256; byte++)
-      table[place][byte] = table[place - 1][byte] >> 8 ^ table[0][table[place - 1][byte] & 0xFF];
-}
+static void fill(void) { gap__crc_table_fill(table, POLYNOMIAL); }
 
 static uint32_t step(uint32_t crc, unsigned char byte) { return crc >> 8 ^ table[0][(crc ^ byte) & 0xFF]; }
 

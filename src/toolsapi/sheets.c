@@ -139,9 +139,9 @@ int gap__sheet_parse(gap__sheet_read_fn *read, void *arg, struct gap__sheet_view
   out->looked_ns = atomic_load_explicit(&from.head.looked_ns, memory_order_relaxed);
   out->figure_count = from.head.figure_count;
   memcpy(out->program, from.head.program, sizeof out->program);
-  memcpy(out->library, from.head.library, sizeof out->library);
+  memcpy(out->release, from.head.release, sizeof out->release);
   clean(out->program, sizeof out->program);
-  clean(out->library, sizeof out->library);
+  clean(out->release, sizeof out->release);
   int rc = copy_names(&from, out);
   if (!rc) rc = copy_devices(&from, out);
   if (rc) gap__sheet_view_free(out);

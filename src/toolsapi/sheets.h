@@ -10,7 +10,7 @@ struct gap__sheet_view {
   int64_t process;
   uid_t user;
   bool is_of_process; /* this user has a process of that number here; false for one of a container */
-  char program[64], library[24];
+  char program[64], release[24];
   uint32_t period_ms;
   uint64_t looked_ns;                          /* CLOCK_MONOTONIC: when it was last at work; 0: it was not yet */
   uint32_t device_count, figure_count, stride; /* stride: bytes of a device here */

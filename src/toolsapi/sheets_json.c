@@ -49,7 +49,7 @@ static json_t *process_json(const struct gap__sheet_view *view, uint64_t now_ns)
   json_t *devices = json_array();
   for (uint32_t i = 0; i < view->device_count; i++) json_array_append_new(devices, device_json(view, i, now_ns));
   return json_pack("{s:I s:I s:s s:s s:f s:o}", "process", (json_int_t)view->process, "user", (json_int_t)view->user,
-                   "program", view->program, "library", view->library, "age_seconds",
+                   "program", view->program, "library", view->release, "age_seconds",
                    gap__sheet_age_s(view->looked_ns, now_ns), "devices", devices);
 }
 

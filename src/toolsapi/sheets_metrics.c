@@ -174,7 +174,7 @@ static void sample_info(struct metrics *m, const char *name, const struct gap__s
   gap__text_add_char(m->out, ',');
   add_label(m->out, "backend", device->backend);
   gap__text_add_char(m->out, ',');
-  add_label(m->out, "version", view->library);
+  add_label(m->out, "version", view->release);
   add_value(m->out, 1);
 }
 

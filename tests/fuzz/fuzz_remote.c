@@ -46,7 +46,7 @@ static void try_urls(const uint8_t *data, size_t bytes) {
 static void try_piece(const uint8_t *data, size_t bytes) {
   uint8_t written[GAP__PIECE_HEADER_BYTES];
   struct gap__piece p;
-  uint8_t *copy = malloc(bytes ? bytes : 1); /* so that a read behind the end is seen */
+  uint8_t *copy = calloc(bytes ? bytes : 1, 1); /* so that a read behind the end is seen */
   FUZZ_CHECK(copy);
   if (bytes) memcpy(copy, data, bytes);
   if (gap__piece_read(copy, bytes, &p)) {

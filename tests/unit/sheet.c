@@ -136,7 +136,7 @@ static void the_sheet_tells_what_the_process_would(void **state) {
     assert_int_equal(gap_stats(heap, 0, same_figure, (void *)(uintptr_t)view), 0);
     assert_string_equal(device->strategy, strategies[i]);
     assert_string_equal(device->backend, "host");
-    assert_string_equal(view->library, gap_version());
+    assert_string_equal(view->release, gap_version());
     assert_int_equal(view->process, getpid());
     assert_int_equal(device->card_bytes, 256 * MIB);
     assert_non_null(strstr(device->refusal, "200"));
