@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Makes the pool of pinned host memory of `device` `bytes` large (rounded up to 2 MiB): what is locked beyond that and not in use goes
- * back to the system.  Pinning takes some 0.1 s a GiB, so a program that is going to need it asks for it beforehand.
+ * back to the system.  Pinning takes time (tests/gpu/tiers.c measures it), so a program that is going to need it asks for it beforehand.
  * GAP_ELIMIT: more than `tiers` says, or than four fifths of what the machine and the process's control groups had to spare:
  * nothing has changed.  GAP_EDEVICE: the driver refused; what it did register stays in the pool. */
 GAP_API int gap_reserve_host(gap_heap *heap, int device, uint64_t bytes);

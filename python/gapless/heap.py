@@ -253,7 +253,7 @@ class Heap:
     def reserve_host(self, size: int, device: int = 0) -> None:
         """Makes the device's pool of pinned host memory ``size`` bytes large; what it has beyond that and does not use goes back.
 
-        Pinning takes some 0.1 s a GiB: ask beforehand.  Beyond the budget of ``tiers``, the machine or the control group
+        Pinning takes time: ask beforehand.  Beyond the budget of ``tiers``, the machine or the control group
         it is refused, in words.
         """
         if size < 0:
