@@ -4,7 +4,8 @@
  * behind an event, and exchange them now and then.  Beside them blocks of all sizes come and go at a cap that they only fit
  * under when idle parts of large chunks serve.  A word read or written while its memory was exchanged would be a fault of the
  * device or wrong contents.  What was exchanged once stays in single pages, so the idle ones go back to the device now and then, and
- * large chunks come anew.  GAP_SOAK_SECONDS=3600 makes it an hour (of each kind). */
+ * large chunks come anew.  GAP_SOAK_SECONDS=3600 makes it an hour (of each kind;
+ * a name as argument: of that one). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -266,7 +267,8 @@ static void safe_points(void **state) {
   end(&stage, &c);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(gated), cmocka_unit_test(safe_points)};
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
