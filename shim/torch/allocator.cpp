@@ -84,7 +84,6 @@ void *Allocator::rescue(int rc, c10::DeviceIndex device, size_t bytes, cudaStrea
 // torch.profiler's memory view.  `sign` 1: the block was allocated, -1: it is about to be freed.
 void Allocator::report_usage(void *ptr, int64_t sign, c10::DeviceIndex device) {
   if (!c10::memoryProfilingEnabled()) return;
-  set_detour(kProfiled, true);
   gap_block block = {};
   if (gap_find_block(heap_, address_of(ptr), &block, nullptr)) return;
   auto bytes = static_cast<int64_t>(block.bytes);
@@ -133,9 +132,9 @@ c10::DataPtr Allocator::allocateWithAddress(size_t bytes, void *addr) {
 
 inline void Allocator::release(void *ptr) {
   if (!ptr) return;
-  unsigned detour = detour_.load(std::memory_order_relaxed) & (kWatched | kShared | kProfiled);
-  if (C10_UNLIKELY(detour == kProfiled) && !c10::memoryProfilingEnabled()) detour = 0;  // by now, or in another thread
-  if (C10_UNLIKELY(detour || c10::impl::GPUTrace::haveState)) return release_slowly(ptr, detour);
+  unsigned detour = detour_.load(std::memory_order_relaxed) & (kWatched | kShared);
+  if (C10_UNLIKELY(detour || c10::impl::GPUTrace::haveState || c10::memoryProfilingEnabled()))
+    return release_slowly(ptr, detour);
   int rc = gap_free(heap_, address_of(ptr));
   if (C10_UNLIKELY(rc)) release_foreign(rc, ptr);
 }

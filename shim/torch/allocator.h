@@ -131,8 +131,8 @@ class Allocator final : public CUDAAllocator {
 
  private:
   // New blocks come from torch's own allocator; caching is off, which that does too; some go to pools; somebody listens;
-  // some are shared with other processes; a profiler has been told of some, so that it hears of frees too.
-  enum Detour : unsigned { kNative = 1, kUncached = 2, kRoutes = 4, kWatched = 8, kShared = 16, kProfiled = 32 };
+  // some are shared with other processes.
+  enum Detour : unsigned { kNative = 1, kUncached = 2, kRoutes = 4, kWatched = 8, kShared = 16 };
 
   bool is_uncached() const { return detour_.load(std::memory_order_relaxed) & kUncached; }
   void *serve(c10::DeviceIndex device, size_t bytes, cudaStream_t stream);

@@ -39,6 +39,12 @@ BlockInfo make_block(const Collector &to, const gap_block &block) {
   return info;
 }
 
+// As its live blocks are, by which statistics go; without any, as what it could serve.
+void judge_size(SegmentInfo *segment, bool active, bool is_large) {
+  if (active && !segment->active_size) segment->is_large = is_large;
+  else if (active || !segment->active_size) segment->is_large = segment->is_large || is_large;
+}
+
 int collect(void *arg, const gap_block *block) {
   auto *to = static_cast<Collector *>(arg);
   bool all = !to->only.first && !to->only.second;
@@ -48,7 +54,7 @@ int collect(void *arg, const gap_block *block) {
   SegmentInfo &segment = to->segments->back();
   BlockInfo info = make_block(*to, *block);
   segment.total_size += info.size;
-  segment.is_large = segment.is_large || block->is_large;
+  judge_size(&segment, info.active, block->is_large);
   if (info.allocated) segment.allocated_size += info.size;
   if (info.active) segment.active_size += info.size;
   if (info.active) segment.requested_size += info.requested_size;

@@ -25,10 +25,10 @@ KERNEL_FREE = {
     "basics": ["waits_for_cuda", "all_figures", "figures_follow_blocks", "empty_cache", "summary_text", "out_of_memory",
                "memory_callbacks", "absurd_sizes", "accelerator"],
     "graphs": ["checkpoint_restores_addresses"],
-    "history": ["snapshot_without_history", "history", "ring_and_skipped_actions",
+    "history": ["snapshot_without_history", "sizes_of_segments", "history", "ring_and_skipped_actions",
                 "context_of_what_is_given_back", "out_of_memory_entry", "trackers", "metadata"],
     "programs": ["installed_where_caching_is_off"],
-    "profiler": ["events_of_blocks", "free_of_what_was_there_before", "nothing_is_kept_of_a_profile", "event_of_an_error"],
+    "profiler": ["free_of_what_was_there_before", "events_of_blocks", "nothing_is_kept_of_a_profile", "event_of_an_error"],
     "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom", "out_of_memory_names_pools"],
 }
 

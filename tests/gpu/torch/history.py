@@ -31,6 +31,19 @@ def test_snapshot_without_history():
     del x, y
 
 
+def test_sizes_of_segments():
+    """A segment is of the pool that its blocks are counted in."""
+    settle()
+    kept = [tensor(3 * MIB), tensor(700), tensor(100)]
+    sums = {}
+    for s in torch.cuda.memory_snapshot():
+        for kind in ("allocated", "active", "requested"):
+            name = f"{kind}_bytes.{s['segment_type']}_pool.current"
+            sums[name] = sums.get(name, 0) + s[f"{kind}_size"]
+    assert len(sums) == 6 and sums == {name: stat(name) for name in sums}, sums
+    del kept
+
+
 def actions_of(trace, address):
     return [e["action"] for e in trace if e["addr"] == address]
 

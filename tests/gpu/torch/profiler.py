@@ -34,6 +34,12 @@ def fields_of(prof, kind):
     return [fields for _, fields in sorted(found, key=lambda pair: pair[0])]
 
 
+def test_free_of_what_was_there_before():
+    """The first test: no profile before it was told of an allocation."""
+    held = [tensor(3 * MIB)]
+    assert sizes_of(watched(held.clear)) == [-3 * MIB]
+
+
 def test_events_of_blocks():
     """Every block has its two events with its own bytes, and is told what was allocated and held then."""
     settle()
@@ -53,11 +59,6 @@ def test_events_of_blocks():
     assert [e.total_allocated for e in made] == [before + sizes[0], before + sum(sizes)]
     assert all(e.total_reserved >= e.total_allocated for e in made)
     del kept
-
-
-def test_free_of_what_was_there_before():
-    held = [tensor(3 * MIB)]
-    assert sizes_of(watched(held.clear)) == [-3 * MIB]
 
 
 def test_nothing_is_kept_of_a_profile():
