@@ -203,7 +203,7 @@ part_convert() {
   check convert timeout $((seconds + 60)) "$build/convert" --seconds "$seconds" --seed 1 --json >"$out/convert.json"
   cat "$out/convert.json"
   check convert-threads timeout 80 "$build/convert" --seconds 10 --seed 2 --threads 4 --streams 1 --cap 4G --json
-  check convert-points timeout 80 "$build/convert" --seconds 10 --seed 3 --conf convert:gated,chunk_max:128MiB --cap 8G --json
+  check convert-points timeout 80 "$build/convert" --seconds 10 --seed 3 --conf convert:gated,chunk_max:128MiB,page_maker:False --cap 8G --json
   check convert-legacy timeout 80 "$build/convert" --seconds 10 --seed 5 --legacy --json
   check convert-careless timeout 80 "$build/convert" --seconds 10 --seed 4 --careless --json
 }

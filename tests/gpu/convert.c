@@ -3,8 +3,9 @@
  * Threads own blocks on streams of their own and go on comparing every word of them by one kernel and rewriting it by the next,
  * behind kernels that take their time; they hand blocks from stream to stream behind an event.  Beside them blocks of all
  * sizes come and go at a cap that they fit under only when idle parts of large chunks serve, so that memory is exchanged under
- * the blocks and the kernels.  A kernel that ran in that moment would find a wrong word, or no memory.  With --careless each thread
- * uses a stream that the heap never saw, and that must be found: the test can fail.
+ * the blocks and the kernels.  What was exchanged once stays in single pages: now and then these blocks go all together, and the idle
+ * memory with them, so that large chunks come anew.  A kernel that ran in that moment would find a wrong word, or no memory.
+ * With --careless each thread uses a stream that the heap never saw, and that must be found: the test can fail.
  *
  * --legacy: the blocks that come and go are of the legacy default stream.
  *
@@ -21,7 +22,15 @@
 #include "dev/cuda/cuda.h"
 #include "gpu/kernels.h"
 
-enum { STREAMS_MAX = 16, THREADS_MAX = 16, OWNED = 8, CHURNED = 24, DELAY_US_MAX = 200, QUEUE_MAX = 128 };
+enum {
+  STREAMS_MAX = 16,
+  THREADS_MAX = 16,
+  OWNED = 8,
+  CHURNED = 48,
+  DELAY_US_MAX = 200,
+  QUEUE_MAX = 128,
+  START_OVER = 100
+};
 #define DEFAULT ((gap_pool_id){0, 0})
 #define MIB ((uint64_t)1 << 20)
 
@@ -29,7 +38,12 @@ static struct {
   uint64_t seconds, seed, cap, threads, streams;
   const char *conf;
   bool json, careless, legacy;
-} options = {.seconds = 20, .seed = 1, .cap = (uint64_t)2 << 30, .threads = 2, .streams = 2, .conf = "convert:gated"};
+} options = {.seconds = 20,
+             .seed = 1,
+             .cap = (uint64_t)2 << 30,
+             .threads = 2,
+             .streams = 2,
+             .conf = "convert:gated,page_maker:False"};
 
 struct block {
   gap_addr addr; /* 0: none */
@@ -179,14 +193,14 @@ static void drop(struct run *run, struct block *b) {
   b->addr = 0;
 }
 
-/* Any size is as likely as its double, up to a quarter of the cap; two thirds of it live. */
+/* Any size is as likely as its double, up to a quarter of the cap; seven eighths of it live. */
 static void churn(struct run *run) {
   struct churn *c = &run->churn;
   struct block *b = &c->blocks[draw(&c->random, CHURNED)];
   unsigned octaves = 63 - (unsigned)__builtin_clzll(options.cap / 4) - 16;
   uint64_t low = (uint64_t)1 << (16 + draw(&c->random, octaves)), bytes = low + draw(&c->random, low);
   drop(run, b);
-  if (c->live_bytes + bytes > options.cap / 3 * 2) return;
+  if (c->live_bytes + bytes > options.cap / 8 * 7) return;
   if (!get(run, b, bytes, c->stream, c->random)) return;
   c->live_bytes += b->bytes;
   fill(run, b, b->stream);
@@ -199,10 +213,17 @@ static void check(struct run *run) {
   run->errors++;
 }
 
+static void start_over(struct run *run) {
+  uint64_t returned;
+  for (int i = 0; i < CHURNED; i++) drop(run, &run->churn.blocks[i]);
+  must(run, "trim", gap__heap_trim(run->heap, 0, DEFAULT, &returned));
+}
+
 static void run_churn(struct run *run) {
   uint64_t now = gap__dev_now_ns(run->dev), end = now + options.seconds * 1000000000u, look = now;
-  while (now < end && !run->errors) {
+  for (uint64_t n = 1; now < end && !run->errors; n++) {
     churn(run);
+    if (n % START_OVER == 0) start_over(run);
     nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     now = gap__dev_now_ns(run->dev);
     if (now < look) continue;
@@ -250,7 +271,7 @@ static void work_all(struct run *run) {
     if (pthread_create(&run->workers[i].thread, NULL, work, &run->workers[i]) != 0) abort();
   run_churn(run);
   for (unsigned i = 0; i < options.threads; i++) pthread_join(run->workers[i].thread, NULL);
-  for (int i = 0; i < CHURNED; i++) drop(run, &run->churn.blocks[i]);
+  start_over(run);
 }
 
 struct result {
