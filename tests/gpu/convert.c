@@ -144,7 +144,7 @@ static void launch_unseen(struct worker *w, struct block *b) {
     fill(w->run, b, w->unseen);
   }
   must(w->run, "event", gap__dev_event_record(w->run->dev, w->event, w->unseen));
-  must(w->run, "stream wait", gap__dev_stream_wait(w->run->dev, b->stream, w->event));
+  must(w->run, "event wait", gap__dev_event_wait(w->run->dev, w->event)); /* a wait of the block's stream would hold the gate back */
 }
 
 static void launch(struct worker *w, struct block *b) {

@@ -298,7 +298,7 @@ def a_graph_stays_valid_while_the_cache_grows_and_shrinks():
             assert wrong < 2e-2, f"step {step}, sequence {i}: off by {wrong:g}"
         if step % 8 == 3:  # others come and go
             guest = w.cache.open()[0]
-            w.cache.append([guest], [4000])
+            w.cache.append([guest], [4000 if step < 20 or step > 30 else 1000])
             w.cache.flush()
             w.cache.end(guest)
         if step == 20:

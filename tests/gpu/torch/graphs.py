@@ -1,7 +1,7 @@
 """CUDA graphs, their pools, checkpoints."""
 
 import torch
-from case import MIB, check_heap, install, run_group, settle, tensor
+from case import MIB, check_heap, install, run_group, settle, shim, tensor
 
 install(b"page_maker:False")  # what is held changes with calls only
 
@@ -98,7 +98,8 @@ def test_record_stream_inside_capture():
 
 
 def reuse_in_graphs(on):
-    torch.cuda.memory._set_allocator_settings(f"graph_capture_record_stream_reuse:{on}")
+    """PyTorch's own setter is the Python package's to follow."""
+    assert shim.gapless_torch_configure(f"graph_capture_record_stream_reuse:{on}".encode()) == 0
 
 
 def capture_joins(users, joins):
