@@ -247,8 +247,10 @@ int gap__figures_walk(struct gap__policy_state *s, gap__walk_fn *visit, void *ar
   int rc = 0;
   gap__lock(&s->lock);
   for (uint32_t i = 1; i <= s->range_count && !rc; i++) {
-    struct gap__lane *lane = gap__range_at(s, i)->arena->lane;
+    struct gap__arena *arena = gap__range_at(s, i)->arena;
+    struct gap__lane *lane = arena->lane;
     gap__lock(&lane->lock);
+    gap__arena_flush(arena); /* as in the statistics: what lies idle side by side is one block */
     rc = walk_range(gap__range_at(s, i), visit, arg);
     gap__unlock(&lane->lock);
   }
