@@ -18,7 +18,7 @@ SHAPES = {  # hidden, MLP, layers, heads, KV heads
     "llama-3.2-1b": (2048, 8192, 16, 32, 8),
     "tiny": (512, 1024, 4, 8, 2),
 }
-CACHES = ("DynamicCache", "Cache", "PagedCache", "PagedCache, graph")
+CACHES = ("DynamicCache", "Cache", "PagedCache", "PagedCache+graph")
 
 
 def make_model(shape, device, tokens):
@@ -133,9 +133,9 @@ def subject(name, options):
 
 def run(name, options):
     words = [sys.executable, __file__, "--subject", name] + [
-        w for k in ("shape", "batch", "context", "new") for w in (f"--{k}", str(getattr(options, k)))
+        w for k in ("shape", "batch", "context", "new", "conf") for w in (f"--{k}", str(getattr(options, k)))
     ]
-    environ = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF="backend:gapless")
+    environ = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=",".join(filter(None, ("backend:gapless", options.conf))))
     done = subprocess.run(words, env=environ, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{name}: status {done.returncode}")
@@ -148,6 +148,8 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--context", type=int, default=8064)
     parser.add_argument("--new", type=int, default=128)
+    parser.add_argument("--conf", default="", help="further settings, the same for all: grow_limit:1.02")
+    parser.add_argument("--caches", default=",".join(CACHES[1:]), help="beside DynamicCache, by commas")
     parser.add_argument("--subject")
     options = parser.parse_args()
     if options.subject:
@@ -160,7 +162,7 @@ def main():
         print(f"skipped: {reason}", file=sys.stderr)
         return 77
     need_card()
-    results = {name: run(name, options) for name in CACHES}
+    results = {name: run(name, options) for name in (CACHES[0], *options.caches.split(","))}
     base, setting = (
         results["DynamicCache"],
         f"generate, {options.shape}, {options.batch} x {options.context + options.new}",
@@ -188,7 +190,7 @@ def main():
             at_most=True,
             held_gib=round(r["held"] / 2**30, 2),
         )
-    if results["Cache"]["tokens"] != base["tokens"]:
+    if "Cache" in results and results["Cache"]["tokens"] != base["tokens"]:
         print("Cache: other tokens than DynamicCache", file=sys.stderr)
         return 1
     print(f"fastest: {best}", file=sys.stderr)
