@@ -45,6 +45,7 @@ def subjects():
     pool, pool_async = cupy.cuda.MemoryPool(), cupy.cuda.MemoryAsyncPool()
     pool_async.set_limit(size=0)
     heap = gapless.default_heap()
+    gapless.cupy.enable()  # its malloc takes the short way from then on
     return (
         Subject("gapless", gapless.cupy.malloc, PAIRS, lambda: heap.usage().held_bytes, heap.trim),
         Subject("CuPy's pool", pool.malloc, PAIRS, pool.total_bytes, pool.free_all_blocks),
