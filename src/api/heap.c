@@ -36,11 +36,18 @@ static void opened(void *arg, int ordinal) {
   gap__neighbours_update(((struct gap__client *)arg)->heap);
 }
 
+/* When the heap ends its tiers have gone before. */
+static bool host(void *arg, int64_t bytes, char *why, size_t why_bytes) {
+  struct gap__tier *tier = ((struct gap__client *)arg)->tier;
+  return !tier || gap__tier_overflow(tier, bytes, why, why_bytes);
+}
+
 static int create(struct gap__client *client, gap_heap **out) {
   struct gap__heap_params params = {.maker = maker_of(&client->options),
                                     .open = gap__backend_open,
                                     .opened = opened,
                                     .ask = gap__neighbours_ask,
+                                    .host = host,
                                     .client = client,
                                     .client_free = client_free};
   int rc = gap__backend_count(&client->options, &params.dev_count);
@@ -81,7 +88,9 @@ void gap_heap_destroy(gap_heap *heap) {
     gap__neighbours_leave(heap);
     gap__trace_end(heap);
     gap__ring_end(heap);
-    gap__tier_destroy(((struct gap__client *)gap__heap_client(heap))->tier);
+    struct gap__client *client = gap__heap_client(heap);
+    gap__tier_destroy(client->tier);
+    client->tier = NULL;
   }
   gap__heap_destroy(heap);
 }

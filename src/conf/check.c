@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "conf/report.h"
+#include "conf/tiers.h"
 
 #define BIT(field) gap__conf_bit(GAP__CONF_OPTION_##field)
 #define SAY(check, level, ...) gap__conf_say((check)->report, level, __VA_ARGS__)
@@ -107,8 +108,10 @@ static bool reserve_too_large(const struct gap__conf_check *check) {
 
 static void warn_overflow(const struct gap__conf_check *check) {
   const struct gap__conf *values = &check->merged->values;
-  if (values->overflow && !values->tiers[0] && watched(check, BIT(overflow)))
-    SAY(check, GAP__CONF_WARNING, "%s: overflow does nothing without tiers: name where the memory may go",
+  struct gap__conf_tiers tiers;
+  bool disk_alone = values->tiers[0] && !gap__conf_tiers_read(values->tiers, &tiers) && !tiers.host;
+  if (values->overflow && disk_alone && watched(check, BIT(overflow) | BIT(tiers)))
+    SAY(check, GAP__CONF_WARNING, "%s: overflow does nothing: tiers names a disk alone, and it needs host memory",
         SETTER(check, overflow));
 }
 

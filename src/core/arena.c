@@ -20,8 +20,8 @@ void gap__arena_init(struct gap__arena *arena, struct gap__lane *lane, uint8_t k
 
 /* ---- look-up: the first block of each granule, kept exactly ----
  *
- * A planned range has blocks of all sizes at addresses that somebody else has chosen: its granules are small, and a bit for
- * each says whether a block starts there, so that the block around an address is found quickly however long it is. */
+ * A planned range has blocks of all sizes at addresses that somebody else has chosen, and one of the overflow has them too: its
+ * granules are small, and a bit for each says whether a block starts there, so that the block around an address is found quickly however long it is. */
 
 static inline bool has_marks(const struct gap__range *range) { return range->granule_shift == PLANNED_GRANULE_SHIFT; }
 
@@ -140,8 +140,12 @@ uint32_t gap__block_cut(struct gap__arena *arena, uint32_t index, uint32_t units
   if (!high) return 0;
   struct gap__block *b = gap__block(lane, index), *h = gap__block(lane, high);
   struct gap__range *range = gap__range_at(lane->owner, b->range);
-  *h = (struct gap__block){.off = b->off + units, .len = b->len - units, .prev = index, .next = b->next,
-                           .state = GAP__RESERVED, .range = b->range};
+  *h = (struct gap__block){.off = b->off + units,
+                           .len = b->len - units,
+                           .prev = index,
+                           .next = b->next,
+                           .state = GAP__RESERVED,
+                           .range = b->range};
   if (b->next) gap__block(lane, b->next)->prev = high;
   else range->tail = high;
   b->next = high;
@@ -155,7 +159,8 @@ uint32_t gap__block_cut(struct gap__arena *arena, uint32_t index, uint32_t units
   return high;
 }
 
-uint32_t gap__block_isolate(struct gap__arena *arena, uint32_t index, uint32_t off, uint32_t len, enum gap__state rest) {
+uint32_t gap__block_isolate(struct gap__arena *arena, uint32_t index, uint32_t off, uint32_t len,
+                            enum gap__state rest) {
   struct gap__lane *lane = arena->lane;
   struct gap__block *b = gap__block(lane, index);
   uint32_t before = off - b->off, after = b->len - before - len;
@@ -230,7 +235,7 @@ uint32_t gap__arena_fit(struct gap__arena *arena, uint32_t units, bool aligned) 
 
 /* At most an eighth of what is left of the budget, and a 32nd of what the process may still take. */
 static uint64_t window_bytes(const struct gap__policy_state *s, const struct gap__arena *arena, uint64_t bytes) {
-  static const uint64_t usual[] = {WINDOW_BYTES_SMALL, WINDOW_BYTES_LARGE, WINDOW_BYTES_MIN};
+  static const uint64_t usual[] = {WINDOW_BYTES_SMALL, WINDOW_BYTES_LARGE, WINDOW_BYTES_MIN, WINDOW_BYTES_LARGE};
   uint64_t window = usual[arena->kind], room = gap__room_addresses() / 32;
   while (window > WINDOW_BYTES_MIN && (s->address_bytes + window > ADDRESS_BUDGET / 8 || window > room)) window /= 2;
   uint64_t least = (bytes + WINDOW_BYTES_MIN - 1) / WINDOW_BYTES_MIN * WINDOW_BYTES_MIN;
@@ -250,7 +255,8 @@ static int reserve_window(struct gap__policy_state *s, const struct gap__arena *
   }
 }
 
-static const uint32_t granule_shifts[] = {SMALL_GRANULE_SHIFT, LARGE_GRANULE_SHIFT, PLANNED_GRANULE_SHIFT};
+static const uint32_t granule_shifts[] = {SMALL_GRANULE_SHIFT, LARGE_GRANULE_SHIFT, PLANNED_GRANULE_SHIFT,
+                                          PLANNED_GRANULE_SHIFT};
 
 /* A range has a multiple of 64 granules: WINDOW_BYTES_MIN does. */
 static uint64_t first_bytes(const struct gap__range *range, uint64_t granules) {
@@ -281,7 +287,8 @@ int gap__arena_add_range(struct gap__arena *arena, uint64_t units) {
   struct gap__policy_state *s = arena->lane->owner;
   gap_addr base;
   uint64_t bytes;
-  int rc = s->range_count == RANGES_MAX ? GAP_ELIMIT : reserve_window(s, arena, units << GAP__UNIT_SHIFT, &base, &bytes);
+  int rc =
+      s->range_count == RANGES_MAX ? GAP_ELIMIT : reserve_window(s, arena, units << GAP__UNIT_SHIFT, &base, &bytes);
   if (rc) {
     gap__trouble_note(s, trouble_of(rc), GAP__CALL_reserve, rc);
     return rc;

@@ -136,6 +136,18 @@ static int visit_pages(struct gap__policy_state *s, struct gap__range *range, ui
   return 0;
 }
 
+/* Nobody but this device can use host memory at its addresses. */
+static int refuse_overflow(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t end) {
+  for (; page < end; page++) {
+    if (!gap__chunk_at(s, gap__mapping_at(s, range->slot[page])->chunk)->host) continue;
+    gap__device_explain(s->device,
+                        "the block lies in host memory (overflow): it cannot be exported or registered before it is "
+                        "back on the device (gap_defragment)");
+    return GAP_ESTATE;
+  }
+  return 0;
+}
+
 /* The chunks of [page, end) are known from here on. */
 static void mark_known(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, uint32_t end) {
   while (page < end) {
@@ -151,6 +163,7 @@ int gap__at_keep(struct gap__policy_state *s, gap_addr addr) {
   uint32_t page, end;
   gap__lock(&s->lock);
   int rc = pages_of(range, addr, &page, &end);
+  if (!rc) rc = refuse_overflow(s, range, page, end);
   if (!rc) mark_known(s, range, page, end);
   gap__unlock(&s->lock);
   return rc;

@@ -222,10 +222,22 @@ static void check_spare(struct report *r, struct gap__lane *lane, struct census 
   if (c->home_pages != homes || !gap__tally_is_empty(lane) || lane->mark_count) fail(r, "a spare lane is in use");
 }
 
+/* Of a device's memory and of host memory, each with what is loose. */
+static void check_overflow(struct report *r, const struct gap__policy_state *s, uint64_t pages, uint64_t loose) {
+  int64_t counted = 0;
+  for (const struct gap__lane *lane = s->lanes; lane; lane = lane->next)
+    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) counted += lane->arena[kind].host_pages;
+  if (pages + loose != s->overflow.pages || loose != s->overflow.loose_pages || (int64_t)pages != counted)
+    fail(r, "overflow: %llu pages have a home and %llu none, %llu are counted", (unsigned long long)pages,
+         (unsigned long long)loose, (unsigned long long)s->overflow.pages);
+  if (s->overflow.promised_pages) fail(r, "overflow: pages are promised at rest");
+}
+
 static void check_chunks(struct report *r, const struct gap__policy_state *s, uint64_t home_pages) {
   uint64_t pages = 0, gone = 0, loose = s->drain_segment != 0; /* `gone`: asleep, and the driver's */
+  uint64_t host = 0, loose_host = 0;
   for (uint32_t i = s->loose; i; i = gap__chunk_at(s, i)->next_loose) {
-    loose += gap__chunk_at(s, i)->pages;
+    *(gap__chunk_at(s, i)->host ? &loose_host : &loose) += gap__chunk_at(s, i)->pages;
     if (gap__chunk_at(s, i)->home) fail(r, "chunk %u: loose, with a home", i);
   }
   if (loose != s->loose_pages)
@@ -239,7 +251,8 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
       const struct gap__chunk_rec *c = gap__chunk_at(s, mapping->chunk);
       if (mapping->range != i || page < mapping->page || page >= mapping->page + c->pages)
         fail(r, "page %u: its slot names a mapping elsewhere", page);
-      if (c->home == m && mapping->page == page) pages += c->pages, gone += c->handle ? 0 : c->pages;
+      if (c->home == m && mapping->page == page)
+        pages += c->pages, gone += c->handle ? 0 : c->pages, host += c->host ? c->pages : 0;
       if (mapping->away && !c->asleep) fail(r, "page %u: its memory is away, and awake", page);
       if (c->home == m && c->asleep && !range->arena->lane->asleep)
         fail(r, "page %u: it sleeps in a lane that does not", page);
@@ -250,7 +263,9 @@ static void check_chunks(struct report *r, const struct gap__policy_state *s, ui
       if (!listed) fail(r, "page %u: its mapping is not in its chunk's list", page);
     }
   }
-  if (pages - gone + loose != s->held_pages || home_pages != pages || s->held[0].current != (int64_t)s->held_pages)
+  check_overflow(r, s, host, loose_host);
+  if (pages - gone - host + loose != s->held_pages || home_pages != pages ||
+      s->held[0].current != (int64_t)s->held_pages)
     fail(r, "held: %llu pages have a home, %llu are counted", (unsigned long long)pages,
          (unsigned long long)s->held_pages);
 }

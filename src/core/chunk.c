@@ -3,6 +3,7 @@
 
 #include "core/arena.h"
 #include "core/events.h"
+#include "core/overflow.h"
 #include "core/trouble.h"
 
 static void run_by(struct gap__running *r, int64_t pages) {
@@ -18,15 +19,25 @@ static void count_held(struct gap__policy_state *s, int64_t pages) {
   run_by(&s->held[0], pages);
 }
 
+static void count_made(struct gap__policy_state *s, const struct gap__chunk_rec *c, int64_t pages) {
+  if (c->host) gap__overflow_count(s, pages);
+  else count_held(s, pages);
+}
+
 /* A loose chunk has no arena whose kind it could count for. */
-static void count_loose(struct gap__policy_state *s, int64_t pages) {
+static void count_loose_device(struct gap__policy_state *s, int64_t pages) {
   s->loose_pages += (uint64_t)pages;
   run_by(&s->held[GAP__KIND_LARGE], pages);
 }
 
+static void count_loose(struct gap__policy_state *s, const struct gap__chunk_rec *c, int64_t pages) {
+  if (c->host) s->overflow.loose_pages += (uint64_t)pages;
+  else count_loose_device(s, pages);
+}
+
 void gap__chunk_count_extra(struct gap__policy_state *s, int64_t pages) {
   count_held(s, pages);
-  count_loose(s, pages);
+  count_loose_device(s, pages);
 }
 
 void gap__chunk_count_asleep(struct gap__policy_state *s, const struct gap__chunk_rec *c, int64_t pages) {
@@ -35,32 +46,39 @@ void gap__chunk_count_asleep(struct gap__policy_state *s, const struct gap__chun
   run_by(&s->held[gap__arena_figure(arena)], pages);
 }
 
-void gap__chunk_forget_home(const struct gap__range *range, uint32_t pages) {
-  range->arena->home_pages -= pages;
-}
+void gap__chunk_forget_home(const struct gap__range *range, uint32_t pages) { range->arena->home_pages -= pages; }
 
-/* `pages` more (or, below 0, fewer) have their home at `page`. */
-static void count_home(struct gap__policy_state *s, const struct gap__range *range, uint32_t page, int64_t pages) {
+/* The chunk's pages (or, `sign` -1, no more) have their home at `page`. */
+static void count_home(struct gap__policy_state *s, const struct gap__chunk_rec *c, const struct gap__range *range,
+                       uint32_t page, int sign) {
+  int64_t pages = sign * (int64_t)c->pages;
   range->arena->home_pages += pages;
-  run_by(&s->held[gap__arena_figure(range->arena)], pages);
+  if (c->host) range->arena->host_pages += pages;
+  else run_by(&s->held[gap__arena_figure(range->arena)], pages);
   gap__events_pages(s, range, page, pages);
 }
 
-int gap__chunk_create(struct gap__policy_state *s, uint32_t pages, uint32_t *out) {
+/* The card has no memory, or the host has none for its addresses. */
+static void note_refused(struct gap__policy_state *s, enum gap__place place, int rc) {
+  if (place == GAP__PLACE_HOST) gap__overflow_refused(s, rc);
+  else gap__trouble_note(s, rc == GAP_ENOMEM ? GAP__TROUBLE_MEMORY : GAP__TROUBLE_DRIVER, GAP__CALL_chunk_create, rc);
+}
+
+int gap__chunk_create(struct gap__policy_state *s, uint32_t pages, enum gap__place place, uint32_t *out) {
   uint32_t index = gap__slab_take(&s->chunks);
   if (!index) {
     gap__trouble_records(s);
     return GAP_ENOMETA;
   }
   struct gap__chunk_rec *c = gap__chunk_at(s, index);
-  *c = (struct gap__chunk_rec){.pages = pages};
-  int rc = gap__dev_chunk_create(s->dev, (uint64_t)pages << GAP__PAGE_SHIFT, GAP__PLACE_DEVICE, &c->handle);
+  *c = (struct gap__chunk_rec){.pages = pages, .host = place == GAP__PLACE_HOST};
+  int rc = gap__dev_chunk_create(s->dev, (uint64_t)pages << GAP__PAGE_SHIFT, place, &c->handle);
   if (rc) {
-    gap__trouble_note(s, rc == GAP_ENOMEM ? GAP__TROUBLE_MEMORY : GAP__TROUBLE_DRIVER, GAP__CALL_chunk_create, rc);
+    note_refused(s, place, rc);
     gap__slab_give(&s->chunks, index);
     return rc;
   }
-  count_held(s, pages);
+  count_made(s, c, pages);
   s->device_allocs++;
   *out = index;
   return 0;
@@ -70,15 +88,16 @@ static void slots_set(struct gap__range *range, uint32_t page, uint32_t pages, u
   for (uint32_t i = 0; i < pages; i++) range->slot[page + i] = mapping;
 }
 
-int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__range *range, uint32_t page, uint32_t *mapping) {
+int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__range *range, uint32_t page,
+                   uint32_t *mapping) {
   uint32_t index = gap__slab_take(&s->mappings);
   if (!index) {
     gap__trouble_records(s);
     return GAP_ENOMETA;
   }
   struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
-  int rc = gap__dev_map(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)c->pages << GAP__PAGE_SHIFT,
-                        c->handle);
+  int rc = gap__dev_map(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT),
+                        (uint64_t)c->pages << GAP__PAGE_SHIFT, c->handle);
   if (rc) {
     gap__trouble_driver(s, GAP__CALL_map, rc);
     gap__slab_give(&s->mappings, index);
@@ -91,7 +110,7 @@ int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__rang
     range->lent_pages += c->pages;
   } else {
     c->home = index;
-    count_home(s, range, page, c->pages);
+    count_home(s, c, range, page, 1);
   }
   slots_set(range, page, c->pages, index);
   *mapping = index;
@@ -100,7 +119,8 @@ int gap__chunk_map(struct gap__policy_state *s, uint32_t chunk, struct gap__rang
 
 int gap__chunk_access(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
   if (!pages) return 0;
-  int rc = gap__dev_set_access(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT), (uint64_t)pages << GAP__PAGE_SHIFT);
+  int rc = gap__dev_set_access(s->dev, range->base + ((uint64_t)page << GAP__PAGE_SHIFT),
+                               (uint64_t)pages << GAP__PAGE_SHIFT);
   if (rc) gap__trouble_driver(s, GAP__CALL_set_access, rc);
   for (uint32_t end = page + pages; !rc && page < end;) {
     struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
@@ -129,15 +149,16 @@ void gap__chunk_rehome(struct gap__policy_state *s, uint32_t mapping) {
   struct gap__range *entered = gap__range_at(s, to->range);
   entered->lent_pages -= c->pages;
   c->home = mapping;
-  count_home(s, left, from->page, -(int64_t)c->pages);
-  count_home(s, entered, to->page, c->pages);
+  count_home(s, c, left, from->page, -1);
+  count_home(s, c, entered, to->page, 1);
 }
 
 int gap__mapping_unmap(struct gap__policy_state *s, uint32_t mapping) {
   struct gap__mapping *m = gap__mapping_at(s, mapping);
   struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
   struct gap__range *range = gap__range_at(s, m->range);
-  int rc = gap__dev_unmap(s->dev, range->base + ((uint64_t)m->page << GAP__PAGE_SHIFT), (uint64_t)c->pages << GAP__PAGE_SHIFT);
+  int rc = gap__dev_unmap(s->dev, range->base + ((uint64_t)m->page << GAP__PAGE_SHIFT),
+                          (uint64_t)c->pages << GAP__PAGE_SHIFT);
   if (rc) {
     gap__trouble_driver(s, GAP__CALL_unmap, rc);
     return rc;
@@ -147,7 +168,7 @@ int gap__mapping_unmap(struct gap__policy_state *s, uint32_t mapping) {
   *link = m->next;
   if (c->home == mapping) {
     c->home = 0;
-    count_home(s, range, m->page, -(int64_t)c->pages);
+    count_home(s, c, range, m->page, -1);
   } else {
     range->lent_pages -= c->pages;
   }
@@ -160,7 +181,7 @@ static void loosen(struct gap__policy_state *s, uint32_t chunk) {
   struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
   c->next_loose = s->loose;
   s->loose = chunk;
-  count_loose(s, c->pages);
+  count_loose(s, c, c->pages);
 }
 
 static bool is_listed_loose(const struct gap__policy_state *s, uint32_t chunk) {
@@ -172,8 +193,9 @@ static bool is_listed_loose(const struct gap__policy_state *s, uint32_t chunk) {
 static void drop_loose(struct gap__policy_state *s, uint32_t chunk) {
   uint32_t *link = &s->loose;
   while (*link != chunk) link = &gap__chunk_at(s, *link)->next_loose;
-  *link = gap__chunk_at(s, chunk)->next_loose;
-  count_loose(s, -(int64_t)gap__chunk_at(s, chunk)->pages);
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  *link = c->next_loose;
+  count_loose(s, c, -(int64_t)c->pages);
 }
 
 /* A lent mapping if there is one: the home goes last. */
@@ -194,7 +216,7 @@ int gap__chunk_release(struct gap__policy_state *s, uint32_t chunk) {
   if (rc && !was_loose) loosen(s, chunk);
   if (rc) return rc;
   if (was_loose) drop_loose(s, chunk);
-  count_held(s, -(int64_t)c->pages);
+  count_made(s, c, -(int64_t)c->pages);
   s->device_frees++;
   gap__slab_give(&s->chunks, chunk);
   return 0;
@@ -209,7 +231,7 @@ int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
   struct gap__range *range = gap__range_at(s, home->range);
   home->stamp = last_use(range, home->page, c->pages);
   range->lent_pages += c->pages;
-  count_home(s, range, home->page, -(int64_t)c->pages);
+  count_home(s, c, range, home->page, -1);
   c->home = 0;
   loosen(s, chunk);
   return rc;

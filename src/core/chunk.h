@@ -5,8 +5,8 @@
 
 #include "core/state.h"
 
-/* Creates a chunk without a mapping. GAP_ENOMEM: the card is full. */
-int gap__chunk_create(struct gap__policy_state *, uint32_t pages, uint32_t *out);
+/* Creates a chunk without a mapping. GAP_ENOMEM: the card is full.  In host memory: so many pages were promised (overflow.h). */
+int gap__chunk_create(struct gap__policy_state *, uint32_t pages, enum gap__place, uint32_t *out);
 /* Unmaps every mapping, the home last, and gives the chunk back.  Every address it is mapped at must be out of use.  After an
  * error it is still at home, perhaps with fewer lent mappings, or it is loose: it has no mapping any more. */
 int gap__chunk_release(struct gap__policy_state *, uint32_t chunk);
@@ -22,7 +22,8 @@ void gap__chunk_forget_home(const struct gap__range *, uint32_t pages);
 /* Counts a page that the driver has given and will not take back, or (-1) has taken back after all. */
 void gap__chunk_count_extra(struct gap__policy_state *, int64_t pages);
 /* Maps a chunk at `page` of `range`, whose slots are empty; not accessible yet. The first mapping is the home. */
-int gap__chunk_map(struct gap__policy_state *, uint32_t chunk, struct gap__range *range, uint32_t page, uint32_t *mapping);
+int gap__chunk_map(struct gap__policy_state *, uint32_t chunk, struct gap__range *range, uint32_t page,
+                   uint32_t *mapping);
 /* Makes the mappings that lie side by side on these pages usable. */
 int gap__chunk_access(struct gap__policy_state *, struct gap__range *range, uint32_t page, uint32_t pages);
 /* Makes a mapping the chunk's home; the old home becomes lent. */

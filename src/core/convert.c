@@ -148,7 +148,7 @@ static gap_addr address_of(const struct gap__range *range, uint32_t page) {
 static int make_run(struct job *job, struct run *run) {
   struct gap__policy_state *s = job->s;
   uint32_t chunk, mapping;
-  int rc = gap__chunk_create(s, run->pages, &chunk);
+  int rc = gap__chunk_create(s, run->pages, GAP__PLACE_DEVICE, &chunk);
   if (rc) return rc;
   if ((rc = gap__chunk_map(s, chunk, job->window, run->at, &mapping))) gap__chunk_abandon(s, chunk);
   else run->chunk = chunk;

@@ -107,6 +107,6 @@ static int by_worth(const void *a, const void *b) {
 void gap__convert_plan(struct gap__policy_state *s, bool settled, struct gap__convert_plan *out) {
   *out = (struct gap__convert_plan){.picks = gap__scratch_picks(s)};
   for (uint32_t i = 1; i < s->chunks.count; i++)
-    if (at_home(s, i)) consider(s, i, settled, out);
+    if (at_home(s, i) && !gap__chunk_at(s, i)->host) consider(s, i, settled, out);
   qsort(out->picks, out->count, sizeof *out->picks, by_worth);
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "core/limit.h"
 #include "core/neighbour.h"
+#include "core/overflow.h"
 #include "core/tally.h"
 #include "core/trouble.h"
 
@@ -22,6 +23,7 @@ static void add_block(struct gap__idle *idle, const struct gap__block *b, bool p
 
 static void add_arena(struct gap__idle *idle, const struct gap__arena *arena, bool pinned) {
   const struct gap__lane *lane = arena->lane;
+  if (arena->kind == GAP__ARENA_OVERFLOW) return; /* it serves what no device memory is found for */
   uint64_t in_trays = arena->class_idle_units << GAP__UNIT_SHIFT;
   idle->extents += arena->class_idle_count;
   idle->stuck_bytes += in_trays;
@@ -47,6 +49,7 @@ static uint64_t tray_bytes(const struct gap__lane *lane, const struct gap__tray 
 /* Kept whole for the next request of its size. */
 static void add_cached(struct gap__idle *idle, const struct gap__arena *arena, bool pinned) {
   const struct gap__lane *lane = arena->lane;
+  if (arena->kind == GAP__ARENA_OVERFLOW) return;
   if (arena->hot) add_block(idle, gap__block(lane, arena->hot), pinned);
   for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++)
     for (uint32_t i = arena->front[units]; i; i = gap__block(lane, i)->link_next)
@@ -138,7 +141,7 @@ int gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req
   struct gap__idle idle = gap__idle_figures(s);
   uint64_t cap = atomic_load(&s->device->cap_bytes), limit = gap__limit_most(s);
   char asked[GAP__TEXT_BYTES], held[GAP__TEXT_BYTES], live[GAP__TEXT_BYTES], most[GAP__TEXT_BYTES],
-      whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES], neighbours[200];
+      whole[GAP__TEXT_BYTES], stuck[GAP__TEXT_BYTES], neighbours[200], overflow[400];
   struct reason why;
   find_reason(&why, s, req, &idle, limit);
   gap__text_size(req->bytes, asked);
@@ -148,10 +151,11 @@ int gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req
   gap__text_size(idle.returnable_bytes, whole);
   gap__text_size(idle.stuck_bytes, stuck);
   gap__neighbour_words(s->device, neighbours, sizeof neighbours);
+  gap__overflow_words(s, overflow, sizeof overflow);
   gap__device_explain(
       s->device,
       "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on "
-      "pages that live blocks share.%s",
-      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left", whole, stuck, neighbours);
+      "pages that live blocks share.%s%s",
+      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left", whole, stuck, neighbours, overflow);
   return why.code;
 }

@@ -5,6 +5,7 @@
 #include "core/diagnose.h"
 #include "core/follow.h"
 #include "core/limit.h"
+#include "core/overflow.h"
 #include "core/tally.h"
 
 static void run_to(struct gap__running *r, int64_t now) {
@@ -15,7 +16,8 @@ static void run_to(struct gap__running *r, int64_t now) {
 }
 
 void gap__figures_sample(struct gap__policy_state *s) {
-  int64_t small = s->runs[GAP__ARENA_SMALL], large = s->runs[GAP__ARENA_LARGE] + s->runs[GAP__ARENA_PLANNED];
+  int64_t small = s->runs[GAP__ARENA_SMALL], large = s->runs[GAP__ARENA_LARGE] + s->runs[GAP__ARENA_PLANNED] +
+                                                    s->runs[GAP__ARENA_OVERFLOW];
   run_to(&s->segments[0], small + large);
   run_to(&s->segments[1], small);
   run_to(&s->segments[2], large);
@@ -26,7 +28,7 @@ static void sample_split(struct gap__policy_state *s) {
   int64_t count[3] = {0}, bytes[3] = {0};
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     gap__lock(&lane->lock);
-    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+    for (int kind = 0; kind < GAP__ARENA_OVERFLOW; kind++) {
       struct gap__arena *arena = &lane->arena[kind];
       gap__arena_flush(arena);
       count[gap__arena_figure(arena)] += arena->idle_count + arena->class_idle_count;
@@ -134,6 +136,7 @@ static void add_counted(struct gap__policy_state *s, struct gap__stats *out) {
   add_running(out->segment, s->segments, 1);
   add_work(s, out);
   add_conversion(&s->convert, out);
+  gap__overflow_stats(s, out);
   gap__follow_stats(s, out);
 }
 
@@ -169,6 +172,8 @@ void gap__figures_reset(struct gap__policy_state *s, bool peaks, bool accumulate
   reset_running(s->segments, peaks, accumulated);
   reset_running(s->split, peaks, accumulated);
   reset_running(s->split_bytes, peaks, accumulated);
+  if (peaks) s->overflow.peak_pages = s->overflow.pages;
+  if (accumulated) s->overflow.refused = 0;
   if (accumulated) s->ooms = s->retries = s->drains = s->device_allocs = s->device_frees = 0;
 }
 

@@ -109,6 +109,16 @@ void gap__heap_set_oom_callback(gap_heap *heap, gap__oom_callback *callback, voi
   gap__unlock(&heap->lock);
 }
 
+bool gap__heap_take_host(struct gap__device *dev, uint64_t bytes, char *why, size_t why_bytes) {
+  gap_heap *heap = dev->heap;
+  return !heap->host || heap->host(heap->client, (int64_t)bytes, why, why_bytes);
+}
+
+void gap__heap_give_host(struct gap__device *dev, uint64_t bytes) {
+  gap_heap *heap = dev->heap;
+  if (heap->host && bytes) heap->host(heap->client, -(int64_t)bytes, NULL, 0);
+}
+
 /* What every strategy of the device can give back: memory that lies idle in one of them serves another that way only. */
 static uint64_t relieve(struct gap__device *dev) {
   uint64_t total = 0;
@@ -213,6 +223,7 @@ int gap__heap_create(const struct gap__heap_params *params, gap_heap **out) {
   heap->open = params->open;
   heap->opened = params->opened;
   heap->ask = params->ask;
+  heap->host = params->host;
   heap->client = params->client;
   heap->client_free = params->client_free;
   int rc = set_up(heap, params);

@@ -76,7 +76,7 @@ struct gap__given {
 struct gap__asked {
   uint64_t welcome; /* bytes beyond those asked for that would be used soon: a program that grows asks seldom */
   uint64_t got;     /* bytes that came free on the card this time */
-  bool hope;                  /* more may come: ask again */
+  bool hope;        /* more may come: ask again */
   int64_t neighbours, silent; /* how many there are, and of these without an answer */
   int64_t missed;             /* waited for in vain */
   uint64_t held, kept;        /* sums of what they said */
@@ -86,6 +86,9 @@ struct gap__asked {
 /* Asks the neighbours on the card of a device for `bytes` once, and waits a little where there is hope.  Called in the requesting
  * thread, without locks. */
 typedef void gap__ask_fn(void *client, int ordinal, uint64_t bytes, struct gap__asked *);
+/* Host memory that is about to stand behind device addresses: `bytes` more, or below 0 so much less.  False: they may not be locked, and
+ * `why` says so in words.  Called under a strategy's locks. */
+typedef bool gap__host_fn(void *client, int64_t bytes, char *why, size_t why_bytes);
 
 struct gap__heap_params {
   /* One a device, the heap's from here on, also when it cannot be made; NULL: `open` opens them when they are wanted. */
@@ -96,7 +99,8 @@ struct gap__heap_params {
   gap__open_fn *open;
   void (*opened)(void *client, int ordinal); /* after a device was opened, without locks; NULL: nothing */
   gap__ask_fn *ask;                          /* NULL: there are no neighbours */
-  void *client; /* the maker's own data; see gap__heap_client */
+  gap__host_fn *host;                        /* NULL: nobody keeps a budget of host memory */
+  void *client;                              /* the maker's own data; see gap__heap_client */
   void (*client_free)(
       void *); /* called last when the heap is destroyed, also when it could not be made; NULL: nothing */
 };
@@ -225,7 +229,7 @@ struct gap__dev *gap__heap_dev(gap_heap *, int device); /* NULL while the device
 int gap__heap_open(gap_heap *, int device, struct gap__dev **out);
 /* Why a request failed, for gap__heap_diagnosis. */
 void gap__heap_explain(gap_heap *, int device, const char *text);
-bool gap__heap_has_strategy(enum gap__strategy);        /* false: this version lacks it */
+bool gap__heap_has_strategy(enum gap__strategy); /* false: this version lacks it */
 const char *gap__rung_name(enum gap__rung);
 
 #endif

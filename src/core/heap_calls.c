@@ -56,6 +56,7 @@ static int trim_one(const struct gap__policy *policy, struct gap__policy_state *
   struct trim_call *call = arg;
   uint64_t bytes = 0;
   int rc = policy->trim(state, call->pool, &bytes);
+  if (!rc && policy->trim_host) policy->trim_host(state, call->pool);
   call->bytes += bytes;
   return rc;
 }

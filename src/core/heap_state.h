@@ -49,6 +49,7 @@ struct gap_heap {
   gap__open_fn *open;
   void (*opened)(void *client, int ordinal);
   gap__ask_fn *ask;
+  gap__host_fn *host;
   void *client;
   void (*client_free)(void *);
   struct heap_conf *confs; /* newest first; guarded by the lock */

@@ -24,19 +24,19 @@ void gap__hood_reset(struct gap__hood *);
 struct gap__device {
   gap_heap *heap;
   int ordinal;
-  struct gap__dev *dev;                    /* NULL until the device is opened */
-  _Atomic(const struct gap__conf *) conf;  /* the values in force; a value never changes and lives as long as the heap */
-  _Atomic uint64_t cap_bytes;              /* 0: none */
-  _Atomic uint64_t reserve_bytes;          /* GAP__RESERVE_DEFAULT: nobody has asked for one */
-  _Atomic uint64_t held_bytes;             /* chunks and segments of all strategies */
-  _Atomic bool peered;                     /* another device may reach this one's memory */
-  _Atomic bool whole_said;                 /* that whole driver allocations serve for want of addresses: one line tells */
-  _Atomic bool watched;                    /* somebody listens to events: strategies report them with gap__report() */
+  struct gap__dev *dev;                   /* NULL until the device is opened */
+  _Atomic(const struct gap__conf *) conf; /* the values in force; a value never changes and lives as long as the heap */
+  _Atomic uint64_t cap_bytes;             /* 0: none */
+  _Atomic uint64_t reserve_bytes;         /* GAP__RESERVE_DEFAULT: nobody has asked for one */
+  _Atomic uint64_t held_bytes;            /* chunks and segments of all strategies */
+  _Atomic bool peered;                    /* another device may reach this one's memory */
+  _Atomic bool whole_said; /* that whole driver allocations serve for want of addresses: one line tells */
+  _Atomic bool watched;    /* somebody listens to events: strategies report them with gap__report() */
   enum gap__maker maker;
   struct gap__hood hood;
-  struct gap__lock diagnosis_lock;         /* a last rank, like the event lock; guards: */
-  char diagnosis[1024];                    /* why the last failed request failed */
-  _Atomic(const struct gap__policy *) current;                   /* serves new blocks */
+  struct gap__lock diagnosis_lock;                                    /* a last rank, like the event lock; guards: */
+  char diagnosis[1024];                                               /* why the last failed request failed */
+  _Atomic(const struct gap__policy *) current;                        /* serves new blocks */
   _Atomic(struct gap__policy_state *) state[GAP__STRATEGY_COUNT + 1]; /* NULL until first used; then fixed.  The last:
                                                                          the device itself, for gap__policy_unopened */
 };
@@ -50,6 +50,11 @@ static inline const struct gap__conf *gap__device_conf(const struct gap__device 
 /* What a strategy calls when a request found no memory on any rung, without its locks: other strategies of the device give
  * back what lies idle, and the program is asked.  True: something was freed. */
 bool gap__heap_last_resort(struct gap__device *, gap_stream, uint64_t bytes);
+
+/* Host memory that is to stand behind device addresses, and such that does so no more; false: *why says why there is none.  Any lock may be
+ * held. */
+bool gap__heap_take_host(struct gap__device *, uint64_t bytes, char *why, size_t why_bytes);
+void gap__heap_give_host(struct gap__device *, uint64_t bytes);
 
 /* Do several strategies have memory on the device?  And the streams of the others' blocks, without any strategy's lock: false when there are
  * more than *count. */
@@ -83,15 +88,18 @@ struct gap__policy {
   int (*free)(struct gap__policy_state *, gap_addr); /* GAP_ENOTMINE: somebody else's */
   int (*record_stream)(struct gap__policy_state *, gap_addr, gap_stream);
   int (*retire_stream)(struct gap__policy_state *, gap_stream);
-  void (*thread_end)(struct gap__policy_state *, uint64_t thread); /* of gap__thread_number(), in that thread; may be NULL */
+  void (*thread_end)(struct gap__policy_state *,
+                     uint64_t thread); /* of gap__thread_number(), in that thread; may be NULL */
   int (*pool_retain)(struct gap__policy_state *, gap_pool_id, unsigned flags); /* GAP_POOL_..., of the first use */
   /* GAP__POOL_...; NULL: the strategy has no use for it. */
   int (*pool_behave)(struct gap__policy_state *, gap_pool_id, unsigned behaviour);
   int (*pool_release)(struct gap__policy_state *, gap_pool_id);
   int (*trim)(struct gap__policy_state *, gap_pool_id, uint64_t *bytes_returned);
+  void (*trim_host)(struct gap__policy_state *,
+                    gap_pool_id); /* idle host memory behind device addresses; may be NULL */
   /* The program says that nothing is launched meanwhile: partly idle chunks are exchanged.  NULL: the strategy has none. */
   int (*defragment)(struct gap__policy_state *, uint64_t *bytes_freed);
-  int (*configure)(struct gap__policy_state *);               /* dev->conf or the cap changed */
+  int (*configure)(struct gap__policy_state *);                   /* dev->conf or the cap changed */
   void (*stats)(struct gap__policy_state *, struct gap__stats *); /* adds to *stats */
   /* The same without disturbing anything: adds to *out, or GAP_ESTATE when a lock is not free soon.  NULL: `stats` disturbs nothing. */
   int (*glance)(struct gap__policy_state *, struct gap__glance *);
@@ -108,8 +116,8 @@ struct gap__policy {
   int (*check)(struct gap__policy_state *, char *text, size_t bytes);
   int (*renew_access)(struct gap__policy_state *); /* the device has let a peer in; NULL: nothing to do */
   void (*give)(struct gap__policy_state *, uint64_t bytes,
-               struct gap__given *);        /* to a neighbour; adds.  NULL: nothing */
-  void (*tick)(struct gap__policy_state *); /* may be NULL */
+               struct gap__given *);              /* to a neighbour; adds.  NULL: nothing */
+  void (*tick)(struct gap__policy_state *);       /* may be NULL */
   void (*after_fork)(struct gap__policy_state *); /* in the child: locks may be held by threads that are gone */
 };
 

@@ -14,6 +14,7 @@
 #include "core/limit.h"
 #include "core/maker.h"
 #include "core/neighbour.h"
+#include "core/overflow.h"
 #include "core/peer.h"
 #include "core/pending.h"
 #include "core/pool.h"
@@ -143,6 +144,11 @@ static COLD int alloc_planned(struct gap__policy_state *s, struct gap__lane *lan
   return 0;
 }
 
+/* Blocks of the overflow are in no tray: their class would go on being served from host memory. */
+static bool lies_alone(const struct gap__lane *lane, uint32_t index) {
+  return gap__range_at(lane->owner, gap__block(lane, index)->range)->arena->kind == GAP__ARENA_OVERFLOW;
+}
+
 /* No block of the class is idle: pages for a tray.  Expects the lane lock, and returns with it. */
 static COLD int fetch_tray(struct gap__lane *lane, uint32_t class, uint64_t bytes, uint32_t *index) {
   const struct gap__classes *classes = &lane->owner->classes;
@@ -152,7 +158,7 @@ static COLD int fetch_tray(struct gap__lane *lane, uint32_t class, uint64_t byte
   struct gap__arena *arena = &lane->arena[is_small(classes->units[class]) ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
   *index = lane->asleep ? 0 : gap__arena_fit(arena, req.units, true);
   int rc = *index ? 0 : climb(lane, &req, index);
-  if (rc || gap__block(lane, *index)->tray) return rc;
+  if (rc || gap__block(lane, *index)->tray || lies_alone(lane, *index)) return rc;
   rc = gap__tray_cut(arena, *index, class);
   if (!rc) *index = gap__tray_take(lane, class);
   return rc;
@@ -377,6 +383,14 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   return 0;
 }
 
+static void trim_host(struct gap__policy_state *s, gap_pool_id pool) {
+  bool all = !pool.first && !pool.second;
+  gap__lock(&s->lock);
+  gap__trim_host(s, all ? NULL : &pool, 0, UINT32_MAX, true);
+  gap__figures_sample(s);
+  gap__unlock(&s->lock);
+}
+
 static int defragment(struct gap__policy_state *s, uint64_t *bytes_freed) {
   gap__lock(&s->lock);
   gap__pending_poll(s, NULL);
@@ -412,8 +426,11 @@ static int configure(struct gap__policy_state *s) {
   gap__follow_configure(s);
   serve_in_classes(s, conf);
   gap__lock(&s->lock);
+  gap__overflow_configure(s);
   uint64_t keep = gap__limit_keep(s);
   if (gap__held_pages(s) > keep) trim_to(s, NULL, keep);
+  keep = s->overflow.on ? gap__overflow_limit(s) : 0;
+  gap__trim_host(s, NULL, keep, UINT32_MAX, true);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   return 0;
@@ -504,6 +521,7 @@ const struct gap__policy gap__policy_gapless = {
     .pool_retain = gap__pool_retain,
     .pool_release = gap__pool_release,
     .trim = trim,
+    .trim_host = trim_host,
     .defragment = defragment,
     .configure = configure,
     .stats = gap__figures_stats,

@@ -3,7 +3,7 @@
  * Rungs: 1 an idle block · 2 pending frees that are ready · 3 idle pages instead of growing (beyond the soft limit)
  * · 4 growing · 5 idle pages at the hard limit · 6 waiting for the earliest event that may help; where events cannot tell,
  * for the whole device · 7 conversion, where it is allowed · 8 idle memory of other gapless processes on the card · 9 callbacks
- * · 10 overflow (none yet) · 11 failure with a diagnosis.
+ * · 10 host memory, where it is allowed (overflow.h) · 11 failure with a diagnosis.
  * After each rung that may have freed something the idle blocks are searched again. */
 #include "core/reclaim.h"
 
@@ -16,6 +16,7 @@
 #include "core/limit.h"
 #include "core/maker.h"
 #include "core/neighbour.h"
+#include "core/overflow.h"
 #include "core/pending.h"
 #include "core/place.h"
 #include "core/sleep.h"
@@ -35,6 +36,7 @@ struct ladder {
   struct gap__lane *lane;
   const struct gap__request *req;
   uint32_t units;           /* that are looked for: of the request, or the least of it */
+  bool aligned;             /* those of whole pages */
   struct gap__arena *arena; /* of the request's kind */
   uint64_t began;           /* of the rung at hand */
   uint32_t block;           /* the answer */
@@ -56,7 +58,7 @@ static bool fit_in(struct ladder *l, struct gap__arena *arena) {
   l->block = l->req->tray ? gap__tray_take(l->lane, l->req->class) : 0;
   if (!l->block) {
     gap__arena_flush(arena);
-    l->block = gap__arena_fit(arena, l->units, l->req->aligned);
+    l->block = gap__arena_fit(arena, l->units, l->aligned);
   }
   gap__unlock(&l->lane->lock);
   return l->block != 0;
@@ -68,11 +70,10 @@ static bool fit_corner(struct ladder *l) {
 }
 
 static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__spot *spot, uint32_t *block) {
-  const struct gap__request *req = l->req;
   gap__lock(&l->lane->lock);
-  gap__place_search(l->arena, l->units, req->aligned, goal, spot);
+  gap__place_search(l->arena, l->units, l->aligned, goal, spot);
   if (!spot->range && gap__arena_add_range(l->arena, l->units) == 0)
-    gap__place_search(l->arena, l->units, req->aligned, goal, spot);
+    gap__place_search(l->arena, l->units, l->aligned, goal, spot);
   *block = spot->range ? gap__place_reserve(l->arena, spot, l->units) : 0;
   gap__unlock(&l->lane->lock);
   if (spot->range && !*block) gap__trouble_records(l->s);
@@ -86,7 +87,18 @@ static uint64_t usable_limit(const struct ladder *l) {
   return l->converted || pinned ? hard : hard - gap__convert_spare(l->s, hard);
 }
 
-/* Supplies the pages of a place that is RESERVED, a page or more around it included. */
+/* Supplies a place that is RESERVED, a page or more around it included, and hands back what lies around it. */
+static int supply_place(struct ladder *l, struct gap__supply *q, uint32_t off) {
+  int rc = gap__supply_pages(q);
+  gap__lock(&l->lane->lock);
+  l->block = rc ? 0 : gap__place_settle(l->arena, q->block, off, l->units);
+  if (!l->block) gap__place_dissolve(l->arena, q->block);
+  gap__unlock(&l->lane->lock);
+  if (!rc && !l->block) gap__trouble_records(l->s);
+  return rc || l->block ? rc : GAP_ENOMETA;
+}
+
+/* The same from the device's memory. */
 static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block, uint64_t soft) {
   struct gap__policy_state *s = l->s;
   uint64_t hard = usable_limit(l);
@@ -98,18 +110,12 @@ static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block
                           .firm = gap__firm_limit(soft, hard),
                           .hard = hard};
   bool limited = gap__held_pages(s) + spot->missing > q.hard;
-  int rc = gap__supply_pages(&q);
+  int rc = supply_place(l, &q, spot->off);
   if (rc == GAP_ENOMEM) gap__limit_refused(s);
-
-  gap__lock(&l->lane->lock);
-  l->block = rc ? 0 : gap__place_settle(l->arena, q.block, spot->off, l->units);
-  if (!l->block) gap__place_dissolve(l->arena, q.block);
-  gap__unlock(&l->lane->lock);
-  if (!rc && !l->block) gap__trouble_records(s);
   l->unplanned += q.unplanned;
   if (q.grown) gap__maker_ask(s, l->arena, q.grown);
   rung_done(l, !q.stolen ? GAP__RUNG_grow : limited ? GAP__RUNG_steal : GAP__RUNG_steal_ready, l->block != 0);
-  return rc || l->block ? rc : GAP_ENOMETA;
+  return rc;
 }
 
 /* Chooses a place and supplies its pages. */
@@ -253,6 +259,30 @@ static bool call_back(struct ladder *l) {
   return freed;
 }
 
+/* Idle pages there are taken from wherever they lie before any are made. */
+static bool grow_overflow(struct ladder *l) {
+  struct gap__spot spot;
+  struct gap__supply q = {.lane = l->lane, .hard = gap__overflow_limit(l->s)};
+  if (!find_spot(l, GAP__PLACE_FEW_MISSING, &spot, &q.block)) return false;
+  q.range = spot.range;
+  return supply_place(l, &q, spot.off) == 0;
+}
+
+/* All of the block in host memory.  One of a size class is in no tray there (alloc_pooled). */
+static bool overflow(struct ladder *l) {
+  const struct gap__request *req = l->req;
+  struct gap__arena *arena = l->arena;
+  if (!l->s->overflow.on || l->lane->asleep) return false;
+  l->units = req->tray ? l->lane->owner->classes.units[req->class] : req->units;
+  l->aligned = l->units % GAP__PAGE_UNITS == 0;
+  l->arena = &l->lane->arena[GAP__ARENA_OVERFLOW];
+  if (rung_done(l, GAP__RUNG_overflow, fit_in(l, l->arena) || grow_overflow(l))) return true;
+  l->units = req->units;
+  l->aligned = req->aligned;
+  l->arena = arena;
+  return false;
+}
+
 /* The driver refused addresses, and no range is long enough: nothing that is freed can help. */
 static bool too_long(const struct ladder *l) {
   if (l->s->trouble.kind != GAP__TROUBLE_ADDRESSES) return false;
@@ -271,9 +301,11 @@ static bool climb(struct ladder *l) {
       return true;
     }
   if (drain(l) || convert(l) || borrow(l)) return true;
-  if (!call_back(l) || !search(l)) return false;
-  l->s->rung_count[GAP__RUNG_callbacks]++;
-  return true;
+  if (call_back(l) && search(l)) {
+    l->s->rung_count[GAP__RUNG_callbacks]++;
+    return true;
+  }
+  return overflow(l);
 }
 
 static struct ladder begin(struct gap__lane *lane, const struct gap__request *req, int arena) {
@@ -285,11 +317,13 @@ static struct ladder begin(struct gap__lane *lane, const struct gap__request *re
                      .lane = lane,
                      .req = req,
                      .units = req->units,
+                     .aligned = req->aligned,
                      .arena = &lane->arena[arena],
                      .began = gap__dev_now_ns(s->dev)};
   gap__lane_close_epoch(lane);
   gap__lane_poll(lane);
   s->trouble = (struct gap__trouble){0};
+  s->overflow.refusal[0] = '\0';
   return l;
 }
 
@@ -321,6 +355,7 @@ int gap__reclaim(struct gap__lane *lane, const struct gap__request *req, uint32_
   } else if (!served && s->trouble.kind == GAP__TROUBLE_ADDRESSES) rc = GAP_ENOTSUP;
   else if (!served) {
     s->ooms++;
+    s->overflow.refused += s->overflow.on;
     rc = gap__diagnose_failure(lane, req);
     gap__report_oom(s->device, lane->stream, lane->pool, req->bytes);
     rung_done(&l, GAP__RUNG_fail, false);

@@ -179,9 +179,10 @@ static bool is_wanted(struct gap__policy_state *s, const struct gap__chunk_rec *
   return mapping == c->home || (same_pool(lane->pool, lane_of(s, c->home)->pool) && !gives_up(s, lane));
 }
 
-/* Memory that others know is not exchanged, nor what graphs know by an address in another pool. */
+/* Memory that others know is not exchanged, nor what graphs know by an address in another pool.  What is in host memory takes none of the
+ * card's. */
 static bool must_stay(struct gap__policy_state *s, const struct gap__chunk_rec *c) {
-  if (c->known) return true;
+  if (c->known || c->host) return true;
   for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next)
     if (!is_wanted(s, c, m) && !gives_up(s, lane_of(s, m))) return true;
   return false;

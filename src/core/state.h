@@ -15,7 +15,8 @@
  *     slot[page] of a range = mapping index or 0
  *     page lies in a live, idle, cached, pending or reserved block  <=>  its slot's mapping is a home   (*)
  *     page lies in a hole  =>  its slot is 0 or a lent mapping
- *     held bytes = sum of the pages of all chunks, but for those that are asleep (sleep.h) and the driver's again
+ *     held bytes = sum of the pages of all chunks, but for those that are asleep (sleep.h) and the driver's again, and
+ *                  those in host memory (overflow.h)
  *     a chunk has a home, or it is *loose*: the driver would not take it back, and is asked again later
  *   (*) a reserved block is one whose pages are being supplied; it may have both.
  *
@@ -50,7 +51,7 @@
 #define GAP__PAGE_UNIT_SHIFT (GAP__PAGE_SHIFT - GAP__UNIT_SHIFT)
 #define GAP__PAGE_UNITS ((uint32_t)1 << GAP__PAGE_UNIT_SHIFT)
 
-enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_PLANNED, GAP__ARENA_COUNT };
+enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_PLANNED, GAP__ARENA_OVERFLOW, GAP__ARENA_COUNT };
 #define GAP__SMALL_UNITS 128u          /* largest request of the small arena: 64 KiB */
 #define GAP__TORCH_SMALL_UNITS 2048u   /* torch's "small pool": up to 1 MiB; for the statistics only */
 
@@ -119,6 +120,7 @@ struct gap__arena {
   uint32_t class_idle_count; /* cached blocks of trays */
   uint64_t class_idle_units; /* sum of their lengths */
   int64_t home_pages;    /* pages that have memory; guarded by the device lock */
+  int64_t host_pages;    /* of them in host memory; the same */
   uint16_t range_newest; /* most recent range; growth happens at its tail */
   uint32_t front[GAP__SMALL_UNITS + 1]; /* small: cached blocks of each length */
   struct gap__bins bins;
@@ -129,8 +131,8 @@ struct gap__range {
   gap_addr base;
   struct gap__arena *arena;
   uint32_t pages;
-  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large, 32 KiB planned */
-  uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none; planned: marks behind it */
+  uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large, 32 KiB others */
+  uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none; of 32 KiB: marks behind it */
   uint32_t *stamp;        /* page -> epoch of the last free that touched it */
   uint32_t *slot;         /* page -> mapping; guarded by the device lock */
   uint32_t tail;          /* last block by address */
@@ -146,6 +148,7 @@ struct gap__chunk_rec {
   uint32_t next_loose;
   bool known; /* others know this very memory (exported, registered): it is never exchanged */
   bool asleep, empty; /* sleep.h */
+  bool host;          /* in host memory: overflow.h */
 };
 
 struct gap__mapping {
@@ -303,6 +306,16 @@ struct gap__conversion {
   int64_t count, bytes, pages, ns, refused[GAP__REFUSAL_COUNT];
 };
 
+/* Host memory behind device addresses: overflow.h.  Guarded by the device lock. */
+struct gap__overflow {
+  bool on;                                     /* it is allowed, and the device can */
+  bool said;                                   /* one line in the log has said why there is none, or no more */
+  uint64_t pages, peak_pages, loose_pages;     /* of chunks in host memory; of them those without a home */
+  uint64_t promised_pages;                     /* that the budget has given and no chunk has yet */
+  int64_t refused;                             /* requests that it did not serve though it was on */
+  char refusal[256];                           /* why it had no memory for the request at hand; "" */
+};
+
 #define GAP__WATCH_NOTES 8u
 struct gap__notes { /* a quarter of an age apart: together they reach back further than it */
   uint32_t count;
@@ -385,6 +398,7 @@ struct gap__policy_state {
   struct gap__watch watch;
   struct gap__gate gate;
   struct gap__conversion convert;
+  struct gap__overflow overflow;
   int64_t thrash;              /* pages that streams took from each other of late: limit.c */
   int64_t thrash_stolen, thrash_allocated; /* totals when it was last reckoned */
   uint64_t driver_limit;       /* pages that could be held when the driver was last asked */

@@ -104,6 +104,16 @@ static void add_asleep(struct gap__text *out, const struct gap__stats *s) {
                   gap__text_size((uint64_t)s->asleep_bytes, asleep));
 }
 
+/* Only where host memory stands behind device addresses, or could not. */
+static void add_overflow(struct gap__text *out, const struct gap__stats *s) {
+  char there[GAP__TEXT_BYTES], live[GAP__TEXT_BYTES], peak[GAP__TEXT_BYTES];
+  if (!s->overflow_bytes_peak && !s->overflow_refused) return;
+  gap__text_add(out, "  overflow: %s of host memory at device addresses, %s of it live; peak %s; refused: %lld\n",
+                gap__text_size((uint64_t)s->overflow_bytes, there),
+                gap__text_size((uint64_t)s->overflow_live_bytes, live),
+                gap__text_size((uint64_t)s->overflow_bytes_peak, peak), (long long)s->overflow_refused);
+}
+
 /* Only where a plan is followed. */
 static void add_plan(struct gap__text *out, const struct gap__stats *s) {
   int64_t requests = s->plan_placed + s->plan_unexpected + s->plan_taken + s->plan_unbacked;
@@ -182,6 +192,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   add_classes(out, &s);
   add_conversion(out, &s);
   add_asleep(out, &s);
+  add_overflow(out, &s);
   add_plan(out, &s);
   add_neighbours(out, &s);
   add_usage(out, heap, device);

@@ -15,6 +15,7 @@
 #include "core/convert_plan.h"
 #include "core/lane.h"
 #include "core/limit.h"
+#include "core/overflow.h"
 #include "core/place.h"
 
 enum { VICTIMS_MAX = 1 << 16, LOOT_MAX = 1 << 20, MAPPINGS_KEPT = 3, GRADE_SHARE = 16 };
@@ -31,7 +32,9 @@ struct gap__scratch {
   struct gap__pick picks[GAP__PICKS_MAX];
 };
 
-struct gap__pick *gap__scratch_picks(struct gap__policy_state *s) { return s->scratch->picks; }
+struct gap__pick *gap__scratch_picks(struct gap__policy_state *s) {
+  return s->scratch->picks;
+}
 
 int gap__scratch_create(struct gap__policy_state *s) {
   s->scratch = gap__meta_map(sizeof *s->scratch);
@@ -82,13 +85,19 @@ static bool may_take(const struct gap__lane *lane, const struct gap__lane *from)
   return lane == from || !atomic_load_explicit(&from->pinned, memory_order_relaxed);
 }
 
+/* Has the arena memory of that place?  An overflow arena may have some of both (convert.h). */
+static bool has_any(const struct gap__arena *arena, enum gap__place place) {
+  return place == GAP__PLACE_HOST ? arena->host_pages : arena->home_pages > arena->host_pages;
+}
+
 /* Idle blocks with whole pages over all lanes that may serve `lane`, oldest first.  Every lane's lock is held. */
-static uint32_t collect(struct gap__policy_state *s, const struct gap__lane *lane) {
+static uint32_t collect(struct gap__policy_state *s, const struct gap__lane *lane, enum gap__place place) {
   struct victim *victims = s->scratch->victims;
   uint32_t count = 0;
   for (struct gap__lane *from = s->lanes; from; from = from->next) {
     if (!may_take(lane, from)) continue;
     for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+      if (!has_any(&from->arena[kind], place)) continue;
       gap__arena_flush(&from->arena[kind]);
       count += collect_arena(&from->arena[kind], victims + count, VICTIMS_MAX - count);
     }
@@ -105,22 +114,29 @@ static uint32_t epoch_allowed(const struct gap__lane *lane, const struct gap__la
   return behind ? gap__lane_closed(owner) : owner->completed;
 }
 
-/* Pages of the chunk at `page` when it lies wholly inside [from, to) and carries no epoch beyond `epoch`; else 0. */
+struct terms {
+  enum gap__place place; /* of the chunks */
+  uint32_t epoch;        /* the latest that they may carry */
+  bool inside;           /* from the inside of a block too, not from its ends alone */
+};
+
+/* Pages of the chunk at `page` when it lies wholly inside [from, to) and may be taken; else 0. */
 static uint32_t takeable(const struct gap__policy_state *s, const struct gap__range *range, struct whole w,
-                         uint32_t page, bool from_high, uint32_t epoch) {
+                         uint32_t page, bool from_high, const struct terms *terms) {
   const struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
-  uint32_t pages = gap__chunk_at(s, m->chunk)->pages;
+  const struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
+  uint32_t pages = c->pages;
+  if (c->host != (terms->place == GAP__PLACE_HOST)) return 0;
   if (m->page < w.from || m->page + pages > w.to) return 0;
   if (from_high ? m->page + pages - 1 != page : m->page != page) return 0;
   for (uint32_t i = 0; i < pages; i++)
-    if (range->stamp[m->page + i] > epoch) return 0;
+    if (range->stamp[m->page + i] > terms->epoch) return 0;
   return pages;
 }
 
-/* Takes up to `want` pages with epochs up to `epoch` from one end of an idle block, or from its inside too; the chunks go to the
- * scratch's loot.  Returns pages. */
-static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, uint32_t epoch,
-                          bool inside, uint32_t *loot_count) {
+/* Takes up to `want` pages from an idle block; the chunks go to the scratch's loot.  Returns pages. */
+static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, const struct terms *terms,
+                          uint32_t *loot_count) {
   struct gap__lane *owner = v->arena->lane;
   const struct gap__block *b = gap__block(owner, v->block);
   struct gap__range *range = gap__range_at(s, b->range);
@@ -130,13 +146,13 @@ static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, u
   bool high = !hole_before && (range->stamp[w.to - 1] <= range->stamp[w.from] ||
                                (b->next && gap__block(owner, b->next)->state == GAP__HOLE));
   uint32_t taken = 0, skipped = 0, loot_before = *loot_count;
-  while (inside && w.from + skipped < w.to &&
-         !takeable(s, range, w, high ? w.to - 1 - skipped : w.from + skipped, high, epoch))
+  while (terms->inside && w.from + skipped < w.to &&
+         !takeable(s, range, w, high ? w.to - 1 - skipped : w.from + skipped, high, terms))
     skipped++;
   w = high ? (struct whole){w.from, w.to - skipped} : (struct whole){w.from + skipped, w.to};
   while (taken < want && w.from + taken < w.to && *loot_count < LOOT_MAX) {
     uint32_t page = high ? w.to - 1 - taken : w.from + taken;
-    uint32_t pages = takeable(s, range, w, page, high, epoch);
+    uint32_t pages = takeable(s, range, w, page, high, terms);
     if (!pages) break;
     s->scratch->loot[(*loot_count)++] = gap__mapping_at(s, range->slot[page])->chunk;
     taken += pages;
@@ -173,6 +189,7 @@ struct raid {
   uint32_t want, taken;         /* pages */
   bool behind;                  /* other streams' closed epochs will do: the asking one is ordered behind them */
   bool planned;                 /* for a place of the plan */
+  enum gap__place place;
   uint32_t *loot_count;
 };
 
@@ -188,7 +205,8 @@ static void steal_round(struct gap__policy_state *s, struct raid *raid, uint32_t
       if (!order_behind(lane, owner)) continue;
       ordered = owner;
     }
-    raid->taken += take_from(s, v, raid->want - raid->taken, epoch, inside, raid->loot_count);
+    const struct terms terms = {raid->place, epoch, inside};
+    raid->taken += take_from(s, v, raid->want - raid->taken, &terms, raid->loot_count);
   }
 }
 
@@ -196,13 +214,18 @@ static void steal_round(struct gap__policy_state *s, struct raid *raid, uint32_t
 static void steal_rounds(struct gap__policy_state *s, struct raid *raid) {
   for (int from_plan = 0; from_plan <= raid->planned; from_plan++)
     for (int inside = 0; inside <= 1 && raid->taken < raid->want; inside++)
-      steal_round(s, raid, collect(s, raid->lane), inside, from_plan);
+      steal_round(s, raid, collect(s, raid->lane, raid->place), inside, from_plan);
 }
 
 /* Takes idle chunks worth `want` pages; returns how many pages they have. */
 static uint32_t steal(struct gap__supply *q, uint32_t want, bool behind, uint32_t *loot_count) {
   struct gap__policy_state *s = q->lane->owner;
-  struct raid raid = {q->lane, want, 0, behind, q->range->arena->kind == GAP__ARENA_PLANNED, loot_count};
+  struct raid raid = {.lane = q->lane,
+                      .want = want,
+                      .behind = behind,
+                      .planned = q->range->arena->kind == GAP__ARENA_PLANNED,
+                      .place = gap__arena_place(q->range->arena),
+                      .loot_count = loot_count};
   lock_all(s);
   refresh_epochs(s, q->lane);
   steal_rounds(s, &raid);
@@ -321,7 +344,7 @@ static uint32_t chunk_behind(const struct gap__policy_state *s, const struct gap
 
 static int new_chunk(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages) {
   uint32_t chunk, mapping;
-  int rc = gap__chunk_create(s, pages, &chunk);
+  int rc = gap__chunk_create(s, pages, gap__arena_place(range->arena), &chunk);
   if (rc) return rc;
   if ((rc = gap__chunk_map(s, chunk, range, page, &mapping))) {
     gap__chunk_release(s, chunk);
@@ -340,8 +363,8 @@ static void abandon(struct gap__policy_state *s, const struct gap__range *range,
   }
 }
 
-int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages,
-                    uint32_t most) {
+static int make_pages(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages,
+                      uint32_t most) {
   uint32_t done = 0;
   int rc = 0;
   while (done < pages && !rc) {
@@ -352,6 +375,15 @@ int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint3
   int seen = gap__chunk_access(s, range, page, done);
   if (seen) abandon(s, range, page, page + done);
   return rc ? rc : seen;
+}
+
+int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint32_t page, uint32_t pages,
+                    uint32_t most) {
+  bool host = gap__arena_place(range->arena) == GAP__PLACE_HOST;
+  if (host && !gap__overflow_ask(s, pages)) return GAP_ENOMEM;
+  int rc = make_pages(s, range, page, pages, most);
+  if (host) gap__overflow_settle(s);
+  return rc;
 }
 
 /* Are all addresses of a chunk out of use? `wait`: wait until they are. */
@@ -376,7 +408,8 @@ static uint64_t give_loose(struct gap__policy_state *s, bool wait) {
   for (uint32_t next, chunk = s->loose; chunk; chunk = next) {
     uint32_t size = gap__chunk_at(s, chunk)->pages;
     next = gap__chunk_at(s, chunk)->next_loose;
-    if (chunk_settled(s, chunk, wait) && gap__chunk_release(s, chunk) == 0) pages += size;
+    bool host = gap__chunk_at(s, chunk)->host;
+    if (chunk_settled(s, chunk, wait) && gap__chunk_release(s, chunk) == 0) pages += host ? 0 : size;
   }
   s->trimmed += (int64_t)pages;
   return pages;
@@ -386,6 +419,14 @@ static uint64_t give_loose(struct gap__policy_state *s, bool wait) {
 
 static uint64_t room(uint64_t limit, uint64_t held) { return limit > held ? limit - held : 0; }
 
+/* What the limits of a supply are compared with. */
+static uint64_t pages_at(const struct gap__policy_state *s, enum gap__place place) {
+  return place == GAP__PLACE_HOST ? s->overflow.pages : gap__held_pages(s);
+}
+static uint64_t pages_there(const struct gap__supply *q) {
+  return pages_at(q->lane->owner, gap__arena_place(q->range->arena));
+}
+
 /* Pages of a new chunk.  While memory is plenty a large block gets large chunks (they cost no more than small ones), at
  * most a sixteenth of it so that little is trapped when a part of a chunk is idle; at the margin all are single pages.  Where
  * conversion frees what is trapped, large ones throughout. */
@@ -393,7 +434,7 @@ static uint32_t grade(const struct gap__supply *q) {
   const struct gap__policy_state *s = q->lane->owner;
   uint32_t block = gap__block(q->lane, q->block)->len >> GAP__PAGE_UNIT_SHIFT;
   bool pinned = atomic_load_explicit(&q->lane->pinned, memory_order_relaxed);
-  if (pinned && gap__converts(s)) return 1;
+  if ((pinned && gap__converts(s)) || gap__arena_place(q->range->arena) == GAP__PLACE_HOST) return 1;
   uint32_t most = gap__limit_chunk_pages(s);
   uint32_t pages = gap__convert_undoes(s) ? block : block / GRADE_SHARE;
   return pages < 1 ? 1 : pages < most ? pages : most;
@@ -458,7 +499,7 @@ static int fill_with_loot(struct gap__supply *q, struct fill *f, uint32_t page, 
  * soft limit. */
 static void recut(struct gap__supply *q, struct fill *f, uint32_t pages) {
   struct gap__policy_state *s = q->lane->owner;
-  while (f->next < f->count && pages > room(q->soft, gap__held_pages(s))) {
+  while (f->next < f->count && pages > room(q->soft, pages_there(q))) {
     uint32_t chunk = s->scratch->loot[f->count - 1], size = gap__chunk_at(s, chunk)->pages;
     if (!chunk_settled(s, chunk, false)) return;
     int rc = gap__chunk_release(s, chunk);
@@ -475,7 +516,7 @@ static int fill_gap(struct gap__supply *q, struct fill *f, uint32_t from, uint32
   int rc = fill_with_loot(q, f, from, to, &page);
   if (rc || page == to) return rc;
   recut(q, f, to - page);
-  if (to - page > room(q->hard, gap__held_pages(s))) return GAP_ENOMEM;
+  if (to - page > room(q->hard, pages_there(q))) return GAP_ENOMEM;
   rc = gap__supply_new(s, q->range, page, to - page, grade(q));
   if (!rc) q->grown += to - page;
   return rc;
@@ -512,7 +553,7 @@ int gap__supply_pages(struct gap__supply *q) {
   claim_all(q, from, to);
 
   uint32_t missing = count_gaps(q, from, to);
-  uint64_t held = gap__held_pages(s);
+  uint64_t held = pages_there(q);
   struct fill f = {0};
   uint32_t stolen = steal_beyond(q, missing, room(q->soft, held), false, &f.count);
   stolen += steal_beyond(q, missing - smaller(stolen, missing), room(q->firm, held), true, &f.count);
@@ -528,7 +569,7 @@ struct gap__lane *gap__supply_wait_for(struct gap__policy_state *s, const struct
   struct gap__lane *best = NULL;
   lock_all(s);
   refresh_epochs(s, asking);
-  uint32_t count = collect(s, asking);
+  uint32_t count = collect(s, asking, GAP__PLACE_DEVICE);
   for (uint32_t i = 0; i < count; i++) {
     struct gap__lane *lane = s->scratch->victims[i].arena->lane;
     uint32_t mark = gap__lane_oldest_mark(lane);
@@ -545,7 +586,7 @@ static bool in_scope(const struct gap__lane *lane, const gap_pool_id *pool) {
   return !pool || (lane->pool.first == pool->first && lane->pool.second == pool->second);
 }
 
-/* Releases what was taken from one idle block. Returns pages. */
+/* Releases what was taken from idle blocks. Returns pages. */
 static uint64_t release_loot(struct gap__policy_state *s, uint32_t count, bool wait) {
   uint64_t pages = 0;
   for (uint32_t i = 0; i < count; i++) {
@@ -558,44 +599,67 @@ static uint64_t release_loot(struct gap__policy_state *s, uint32_t count, bool w
     s->scratch->loot[0] = chunk;
     put_back(s, 0, 1);
   }
-  s->trimmed += (int64_t)pages;
   return pages;
 }
 
-static uint64_t trim(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, uint32_t epoch,
-                     bool wait) {
-  uint64_t total = give_loose(s, wait);
+struct cut {
+  const gap_pool_id *pool;
+  uint64_t keep_pages;
+  uint32_t epoch;
+  bool wait;
+  enum gap__place place;
+};
+
+/* Takes up to `excess` pages from idle blocks of a lane; how many chunks are in the loot. */
+static uint32_t take_excess(struct gap__policy_state *s, struct gap__lane *lane, uint64_t excess,
+                            const struct terms *terms) {
+  uint32_t victims = 0, count = 0;
+  uint64_t taken = 0;
+  gap__lock(&lane->lock);
+  for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+    if (!has_any(&lane->arena[kind], terms->place)) continue;
+    gap__arena_flush(&lane->arena[kind]);
+    victims += collect_arena(&lane->arena[kind], s->scratch->victims + victims, VICTIMS_MAX - victims);
+  }
+  for (uint32_t i = 0; i < victims && taken < excess; i++)
+    taken += take_from(s, &s->scratch->victims[i], (uint32_t)(excess - taken), terms, &count);
+  gap__unlock(&lane->lock);
+  return count;
+}
+
+static uint64_t trim(struct gap__policy_state *s, const struct cut *cut) {
+  uint64_t total = 0;
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
-    if (!in_scope(lane, pool)) continue;
+    if (!in_scope(lane, cut->pool)) continue;
     gap__lane_close_epoch(lane);
     gap__lane_poll(lane);
-    uint32_t settled = wait || lane->completed > epoch ? epoch : lane->completed;
-    uint64_t held;
-    while ((held = gap__held_pages(s)) > keep_pages) {
-      uint32_t count = 0;
-      uint64_t excess = held - keep_pages;
-      gap__lock(&lane->lock);
-      uint32_t victims = 0;
-      for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
-        gap__arena_flush(&lane->arena[kind]);
-        victims += collect_arena(&lane->arena[kind], s->scratch->victims + victims, VICTIMS_MAX - victims);
-      }
-      uint64_t taken = 0;
-      for (uint32_t i = 0; i < victims && taken < excess; i++)
-        taken += take_from(s, &s->scratch->victims[i], (uint32_t)(excess - taken), settled, true, &count);
-      gap__unlock(&lane->lock);
-      uint64_t released = release_loot(s, count, wait);
-      total += released;
-      if (!released) break;
-    }
+    const struct terms terms = {cut->place, cut->wait || lane->completed > cut->epoch ? cut->epoch : lane->completed,
+                                true};
+    uint64_t released = 1;
+    for (uint64_t there; released && (there = pages_at(s, cut->place)) > cut->keep_pages; total += released)
+      released = release_loot(s, take_excess(s, lane, there - cut->keep_pages, &terms), cut->wait);
   }
   return total;
 }
 
+static uint64_t trim_device(struct gap__policy_state *s, const struct cut *cut) {
+  uint64_t loose = give_loose(s, cut->wait), pages = trim(s, cut);
+  s->trimmed += (int64_t)pages;
+  return loose + pages;
+}
+
 uint64_t gap__trim_idle(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, bool wait) {
-  return trim(s, pool, keep_pages, UINT32_MAX, wait);
+  const struct cut cut = {pool, keep_pages, UINT32_MAX, wait, GAP__PLACE_DEVICE};
+  return trim_device(s, &cut);
 }
 
 uint64_t gap__trim_old(struct gap__policy_state *s, uint64_t keep_pages, uint32_t epoch) {
-  return trim(s, NULL, keep_pages, epoch, false);
+  const struct cut cut = {NULL, keep_pages, epoch, false, GAP__PLACE_DEVICE};
+  return trim_device(s, &cut);
+}
+
+uint64_t gap__trim_host(struct gap__policy_state *s, const gap_pool_id *pool, uint64_t keep_pages, uint32_t epoch,
+                        bool wait) {
+  const struct cut cut = {pool, keep_pages, epoch, wait, GAP__PLACE_HOST};
+  return s->overflow.pages > keep_pages ? trim(s, &cut) : 0;
 }

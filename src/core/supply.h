@@ -5,12 +5,13 @@
 #include "core/arena.h"
 
 struct gap__supply {
-  struct gap__lane *lane;   /* who asks */
+  struct gap__lane *lane; /* who asks */
   struct gap__range *range;
-  uint32_t block;           /* RESERVED */
-  uint64_t soft, firm, hard; /* limits on held pages: grow, grow if nothing idle is ready, grow at all */
-  uint32_t stolen, grown;   /* what was done, for the rung's counter */
-  uint32_t unplanned;       /* of the stolen pages, those that lay where a plan has another place */
+  uint32_t block; /* RESERVED */
+  uint64_t soft, firm,
+      hard; /* limits on held pages (in an overflow arena on those in host memory): grow, grow if nothing idle is ready, grow at all */
+  uint32_t stolen, grown; /* what was done, for the rung's counter */
+  uint32_t unplanned;     /* of the stolen pages, those that lay where a plan has another place */
 };
 
 /* Expects the asking lane's lock NOT held.  GAP_ENOMEM: not enough ready pages (those supplied so far are mapped and
@@ -29,6 +30,10 @@ struct gap__lane *gap__supply_wait_for(struct gap__policy_state *, const struct 
 uint64_t gap__trim_idle(struct gap__policy_state *, const gap_pool_id *pool, uint64_t keep_pages, bool wait);
 /* The same with what was last used in `epoch` or earlier, of all lanes, as far as it can go without waiting. */
 uint64_t gap__trim_old(struct gap__policy_state *, uint64_t keep_pages, uint32_t epoch);
+
+/* The same of host memory behind device addresses: until at most `keep_pages` are there, of what was last used in `epoch` or earlier. */
+uint64_t gap__trim_host(struct gap__policy_state *, const gap_pool_id *pool, uint64_t keep_pages, uint32_t epoch,
+                        bool wait);
 
 #define GAP__PICKS_MAX 65536u
 struct gap__pick;

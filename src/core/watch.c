@@ -107,7 +107,9 @@ static bool mind_reserve(struct gap__policy_state *s) {
 static bool mind_age(struct gap__policy_state *s, uint64_t now_ns) {
   uint64_t age = trim_age_ns(s);
   uint32_t old = age ? epoch_before(&s->watch.trim, now_ns, age) : 0;
-  return old && !atomic_load(&s->ahead) && shed(s, 0, old);
+  if (old && !atomic_load(&s->ahead) && shed(s, 0, old)) return true;
+  uint64_t there = s->overflow.pages;
+  return old && there && gap__trim_host(s, NULL, there > BATCH_PAGES ? there - BATCH_PAGES : 0, old, false) > 0;
 }
 
 static bool give_back(struct gap__policy_state *s, uint64_t now_ns) {
@@ -140,7 +142,7 @@ static void lock_politely(struct gap__policy_state *s) {
 
 void gap__watch_step(struct gap__policy_state *s) {
   uint64_t now_ns = gap__dev_now_ns(s->dev);
-  if (now_ns < s->watch.due_ns || !gap__held_pages(s)) return;
+  if (now_ns < s->watch.due_ns || !(gap__held_pages(s) + s->overflow.pages)) return;
   lock_politely(s);
   begin_look(s, now_ns);
   while (give_back(s, now_ns)) {

@@ -9,6 +9,7 @@ struct gap__dev_mapping {
   uint64_t bytes;
   gap__chunk chunk; /* 0: a segment */
   bool accessible;
+  bool on_host; /* in host memory: no part of what the device has given */
 };
 typedef int gap__dev_visit(void *arg, const struct gap__dev_mapping *);
 

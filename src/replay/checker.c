@@ -207,7 +207,7 @@ static int check_chunks(struct gap__checker *checker, uint64_t *distinct_bytes, 
   for (size_t i = 0; i < checker->by_chunk.count; i++) {
     const struct gap__dev_mapping *mapping = &mappings[keys[i].index];
     if (i == 0 || keys[i - 1].chunk != keys[i].chunk) {
-      *distinct_bytes += mapping->bytes;
+      *distinct_bytes += mapping->on_host ? 0 : mapping->bytes;
       continue;
     }
     checker->any_alias = true;

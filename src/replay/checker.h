@@ -6,7 +6,7 @@
  *   2. every live byte lies on a mapped, accessible chunk or a segment;
  *   3. no two live bytes share one physical byte through two mappings of a chunk;
  *   4. no two mappings overlap, and all mappings of a chunk have one size;
- *   5. chunks and segments sum to at most the cap, and to no less than what is mapped.
+ *   5. chunks and segments sum to at most the cap, and to no less than what is mapped of the device's memory.
  * Between two checks changes are only noted; a check costs O(c log c + live blocks and the pages under them) for c changes. */
 #ifndef GAP_CHECKER_H
 #define GAP_CHECKER_H

@@ -46,7 +46,7 @@ static int drop_slab(struct gap__pinned *p, struct gap__pinned_slab *slab) {
   if (rc) return rc; /* the driver may still write there: it stays */
   munmap(slab->mapping, slab->mapping_bytes);
   p->locked_bytes -= bytes;
-  atomic_fetch_sub(&p->allowance->locked_bytes, bytes);
+  gap__allowance_give(p->allowance, bytes);
   *slab = p->slabs[--p->slab_count];
   return 0;
 }
@@ -129,13 +129,13 @@ uint64_t gap__pinned_reach(const struct gap__pinned *p) {
   return more > UINT64_MAX - unused ? UINT64_MAX : more + unused;
 }
 
-static void say_refused(struct gap__pinned *p, uint64_t bytes, uint64_t room, const struct gap__budget *b) {
+static void say_refused(const struct gap__allowance *a, uint64_t bytes, uint64_t room, const struct gap__budget *b,
+                        char *why, size_t why_bytes) {
   char asked[GAP__TEXT_BYTES], may[GAP__TEXT_BYTES], locked[GAP__TEXT_BYTES], free[GAP__TEXT_BYTES];
-  uint64_t have = atomic_load(&p->allowance->locked_bytes);
-  bool configured = p->allowance->most_bytes && left(p->allowance->most_bytes, have) == room;
+  uint64_t have = atomic_load(&a->locked_bytes);
+  bool configured = a->most_bytes && left(a->most_bytes, have) == room;
   bool group = b->group_bytes < b->available_bytes;
-  snprintf(p->refusal, sizeof p->refusal,
-           "%s more of host memory would have to be locked, %s may be: %s locked already, %s%s",
+  snprintf(why, why_bytes, "%s more of host memory would have to be locked, %s may be: %s locked already, %s%s",
            gap__text_size(bytes, asked), gap__text_size(room, may), gap__text_size(have, locked),
            configured ? "the limit is that of tiers"
            : group    ? "left in the control group: "
@@ -143,24 +143,26 @@ static void say_refused(struct gap__pinned *p, uint64_t bytes, uint64_t room, co
            configured ? "" : gap__text_size(group ? b->group_bytes : b->available_bytes, free));
 }
 
-/* Takes a part of the allowance for units that are about to be locked, so that two pools do not take the same. */
-static bool claim(struct gap__pinned *p, uint64_t units, uint64_t bytes) {
+bool gap__allowance_take(struct gap__allowance *a, uint64_t bytes, char *why, size_t why_bytes) {
   struct gap__budget budget;
-  gap__lock(&p->allowance->lock);
-  uint64_t room = budget_left(p->allowance, &budget);
+  uint64_t units = bytes / GAP__UNIT_PAGE + (bytes % GAP__UNIT_PAGE != 0);
+  gap__lock(&a->lock);
+  uint64_t room = budget_left(a, &budget);
   bool fits = units <= room / GAP__UNIT_PAGE;
-  if (fits) atomic_fetch_add(&p->allowance->locked_bytes, units * GAP__UNIT_PAGE);
-  gap__unlock(&p->allowance->lock);
-  if (!fits) say_refused(p, bytes, room, &budget);
+  if (fits) atomic_fetch_add(&a->locked_bytes, units * GAP__UNIT_PAGE);
+  gap__unlock(&a->lock);
+  if (!fits) say_refused(a, bytes, room, &budget, why, why_bytes);
   return fits;
 }
 
+void gap__allowance_give(struct gap__allowance *a, uint64_t bytes) { atomic_fetch_sub(&a->locked_bytes, bytes); }
+
 static int grow_within(struct gap__pinned *p, uint64_t bytes) {
   uint64_t units = bytes / GAP__UNIT_PAGE + (bytes % GAP__UNIT_PAGE != 0), got = 0;
-  if (!claim(p, units, bytes)) return GAP_ELIMIT;
+  if (!gap__allowance_take(p->allowance, bytes, p->refusal, sizeof p->refusal)) return GAP_ELIMIT;
   int rc = grow(p, units, &got);
   p->locked_bytes += got * GAP__UNIT_PAGE;
-  atomic_fetch_sub(&p->allowance->locked_bytes, (units - got) * GAP__UNIT_PAGE);
+  gap__allowance_give(p->allowance, (units - got) * GAP__UNIT_PAGE);
   if (rc)
     snprintf(p->refusal, sizeof p->refusal, "the %s does not give the host memory: %s",
              rc == GAP_ENOMETA ? "system" : "driver", gap_strerror(rc));

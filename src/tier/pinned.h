@@ -18,13 +18,17 @@
 #define GAP__UNIT_PAGE ((uint64_t)2 << 20) /* a unit of host memory */
 enum { GAP__SLAB_UNITS = 32 };
 
-/* What all pools of a heap may lock together. */
+/* What all pools of a heap may lock together, and beside them what stands behind device addresses (core/overflow.h). */
 struct gap__allowance {
   const char *root;    /* of the machine's files: "" */
   uint64_t most_bytes; /* as configured; 0: what the budget allows */
   struct gap__lock lock;
   _Atomic uint64_t locked_bytes; /* and what is about to be; grows under the lock */
 };
+
+/* Takes a part of it for memory that is about to be locked, so that two do not take the same.  False: `why` says who limits it. */
+bool gap__allowance_take(struct gap__allowance *, uint64_t bytes, char *why, size_t why_bytes);
+void gap__allowance_give(struct gap__allowance *, uint64_t bytes);
 
 struct gap__pinned_slab {
   unsigned char *memory; /* the units */

@@ -62,6 +62,12 @@ int gap__tier_enter(struct gap__tier *tier, int device, struct tier_device **out
   return 0;
 }
 
+bool gap__tier_overflow(struct gap__tier *tier, int64_t bytes, char *why, size_t why_bytes) {
+  if (bytes > 0) return gap__allowance_take(&tier->allowance, (uint64_t)bytes, why, why_bytes);
+  gap__allowance_give(&tier->allowance, (uint64_t)-bytes);
+  return true;
+}
+
 /* Every failure leaves words behind; the code's own where there are no better ones. */
 static int leave_with(struct gap__tier *tier, struct tier_device *d, int rc, const char *what, const char *why) {
   char words[TIER_WORDS + 40];

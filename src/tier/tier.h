@@ -12,6 +12,8 @@ int gap__tier_create(gap_heap *, const char *tiers, struct gap__tier **out);
 /* Before the heap; nobody uses it any more.  NULL is fine. */
 void gap__tier_destroy(struct gap__tier *);
 
+/* Host memory behind device addresses: a gap__host_fn's work. */
+bool gap__tier_overflow(struct gap__tier *, int64_t bytes, char *why, size_t why_bytes);
 int gap__tier_reserve_host(struct gap__tier *, int device, uint64_t bytes);
 int gap__tier_sleep(struct gap__tier *, int device, const char *tag, unsigned flags, uint64_t *freed);
 int gap__tier_wake(struct gap__tier *, int device, const char *tag, unsigned flags);

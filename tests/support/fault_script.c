@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/heap_state.h"
+#include "core/state.h"
 #include "dev/host/host.h"
 #include "dev/sim/sim.h"
 #include "replay/checker.h"
@@ -108,6 +109,16 @@ static uint64_t device_bytes(struct play *p) {
   return p->on_host ? gap__host_chunk_bytes(p->dev) : gap__sim_chunk_bytes(p->dev);
 }
 
+static uint64_t host_bytes(struct play *p) {
+  return p->on_host ? gap__host_host_bytes(p->dev) : gap__sim_host_bytes(p->dev);
+}
+
+/* Of the strategy that puts host memory behind addresses. */
+static uint64_t overflow_bytes(const struct play *p) {
+  const struct gap__policy_state *s = p->heap->devices[0].base.state[GAP__STRATEGY_GAPLESS];
+  return s ? s->overflow.pages << GAP__PAGE_SHIFT : 0;
+}
+
 static uint64_t given_bytes(void *arg) { return device_bytes(arg); }
 
 /* Mappings change only by these calls. */
@@ -172,6 +183,9 @@ static void check(struct play *p) {
   if (gap__checker_check(p->checker, 0, text, sizeof text)) wrong("device: %s", text);
   if (held_bytes(p) != device_bytes(p))
     wrong("held %llu, the device gave %llu", (unsigned long long)held_bytes(p), (unsigned long long)device_bytes(p));
+  if (overflow_bytes(p) != host_bytes(p))
+    wrong("%llu in host memory, %llu were given", (unsigned long long)overflow_bytes(p),
+          (unsigned long long)host_bytes(p));
   if (p->on_host && gap__host_faults(p->dev)) wrong("the device was misused");
 }
 

@@ -40,7 +40,7 @@ struct bench {
 
 static void map(struct bench *bench, gap_addr addr, uint64_t bytes, gap__chunk chunk) {
   assert_true(bench->fake.count < MAPPINGS_MAX);
-  bench->fake.mappings[bench->fake.count++] = (struct gap__dev_mapping){addr, bytes, chunk, true};
+  bench->fake.mappings[bench->fake.count++] = (struct gap__dev_mapping){addr, bytes, chunk, true, false};
   bench->fake.held += bytes;
   bench->fake.version++;
 }

@@ -168,6 +168,14 @@ uint64_t gap__host_chunk_bytes(struct gap__dev *dev) {
   return bytes;
 }
 
+uint64_t gap__host_host_bytes(struct gap__dev *dev) {
+  struct host *host = host_of(dev);
+  pthread_mutex_lock(&host->lock);
+  uint64_t bytes = host->params.total_bytes - host->pages[GAP__PLACE_HOST].count * GAP__PAGE;
+  pthread_mutex_unlock(&host->lock);
+  return bytes;
+}
+
 /* Without the lock, so that `visit` may call the device: whoever walks keeps other threads away. */
 int gap__host_walk(struct gap__dev *dev, gap__dev_visit *visit, void *arg) {
   struct host *host = host_of(dev);
@@ -175,7 +183,8 @@ int gap__host_walk(struct gap__dev *dev, gap__dev_visit *visit, void *arg) {
     const struct host_mapping *mapping = gap__host_mapping_at(host, at);
     const struct host_chunk *chunk = gap__slab_at(&host->chunks, mapping->chunk);
     gap__chunk handle = mapping->is_segment ? 0 : (uint64_t)chunk->generation << 32 | mapping->chunk;
-    struct gap__dev_mapping seen = {mapping->addr, mapping->bytes, handle, mapping->accessible};
+    struct gap__dev_mapping seen = {mapping->addr, mapping->bytes, handle, mapping->accessible,
+                                    chunk->place == GAP__PLACE_HOST};
     at = mapping->addr + mapping->bytes;
     int rc = visit(arg, &seen);
     if (rc != 0) return rc;

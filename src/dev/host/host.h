@@ -37,6 +37,7 @@ void gap__host_stream_capture(struct gap__dev *, gap_stream, bool capturing);
  * driver (all that gives GAP_EINVAL): must stay 0. */
 uint64_t gap__host_faults(struct gap__dev *);
 uint64_t gap__host_chunk_bytes(struct gap__dev *); /* device memory given out, deferred releases included */
+uint64_t gap__host_host_bytes(struct gap__dev *);  /* the same of host memory in chunks */
 /* Every mapping and segment in address order. */
 int gap__host_walk(struct gap__dev *, gap__dev_visit *, void *arg);
 

@@ -81,7 +81,7 @@ static int create_locked(struct sim *sim, uint64_t bytes, enum gap__place place,
   if (index == 0) return GAP_ENOMETA;
   struct sim_chunk *chunk = chunk_at(sim, index);
   *chunk = (struct sim_chunk){.generation = chunk->generation, .bytes = bytes, .place = place};
-  if (on_card) sim->used_bytes += bytes;
+  *(on_card ? &sim->used_bytes : &sim->host_bytes) += bytes;
   gap__sim_charge(sim, on_card ? gap__sim_cost(&sim->params.prices->create, bytes) : pin_cost(bytes));
   *out = (uint64_t)chunk->generation << 32 | index;
   return 0;
@@ -105,7 +105,7 @@ static struct sim_chunk *find_chunk(struct sim *sim, gap__chunk handle) {
 }
 
 static void give_chunk(struct sim *sim, struct sim_chunk *chunk, uint32_t index) {
-  if (chunk->place == GAP__PLACE_DEVICE) sim->used_bytes -= chunk->bytes;
+  *(chunk->place == GAP__PLACE_DEVICE ? &sim->used_bytes : &sim->host_bytes) -= chunk->bytes;
   chunk->generation++;
   gap__slab_give(&sim->chunks, index);
 }

@@ -145,12 +145,20 @@ int gap__sim_walk(struct gap__dev *dev, gap__dev_visit *visit, void *arg) {
     const struct sim_chunk *chunk = mapping->chunk ? gap__slab_at(&sim->chunks, mapping->chunk) : NULL;
     struct gap__dev_mapping seen = {mapping->addr, mapping->bytes,
                                     chunk ? (uint64_t)chunk->generation << 32 | mapping->chunk : 0,
-                                    mapping->accessible};
+                                    mapping->accessible, chunk && chunk->place == GAP__PLACE_HOST};
     at = mapping->addr + mapping->bytes;
     int rc = visit(arg, &seen);
     if (rc != 0) return rc;
   }
   return 0;
+}
+
+uint64_t gap__sim_host_bytes(struct gap__dev *dev) {
+  struct sim *sim = sim_of(dev);
+  gap__lock(&sim->lock);
+  uint64_t bytes = sim->host_bytes;
+  gap__unlock(&sim->lock);
+  return bytes;
 }
 
 uint64_t gap__sim_chunk_bytes(struct gap__dev *dev) {

@@ -65,5 +65,6 @@ void gap__sim_neighbour_set(struct gap__dev *, uint64_t bytes);
 /* Every mapping and segment, in address order.  `host` has the same call. */
 int gap__sim_walk(struct gap__dev *, gap__dev_visit *, void *arg);
 uint64_t gap__sim_chunk_bytes(struct gap__dev *); /* sum over live chunks and segments: what the card has given */
+uint64_t gap__sim_host_bytes(struct gap__dev *);  /* sum over live chunks in host memory */
 
 #endif

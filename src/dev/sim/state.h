@@ -57,6 +57,7 @@ struct sim {
   bool queued;                /* work may be queued since the device was last drained */
   bool caught_up;             /* all streams stood before a gate, and the program has not gone on since */
   uint64_t used_bytes;        /* of the card: chunks and segments */
+  uint64_t host_bytes;        /* of chunks in host memory */
   uint64_t neighbour_bytes;
   struct gap__space space;
   struct gap__slab chunks, mappings, streams, events;
