@@ -282,6 +282,15 @@ static void explain_conversion(const gap_replay_result *result) {
          gap__text_size(conversion->freed_bytes, freed));
 }
 
+static void explain_overflow(const gap_replay_result *result) {
+  const gap_replay_overflow *overflow = &result->overflow;
+  char peak[GAP__TEXT_BYTES], requests[GAP__TEXT_BYTES], all[GAP__TEXT_BYTES];
+  if (!overflow->requests) return;
+  printf("  %s put %s requests (%s) into host memory, at most %s of it at a time.\n", gap_policy_name(result->policy),
+         gap__text_thousands(overflow->requests, requests), gap__text_size(overflow->bytes, all),
+         gap__text_size(overflow->peak_bytes, peak));
+}
+
 /* What holds for the history, whatever the policy. */
 static void warn(const gap_replay_result *result) {
   char number[GAP__TEXT_BYTES];
@@ -311,6 +320,7 @@ static void print_results(const char *file, const gap_history *history, const ga
     if (!results[i].fitted) explain_failure(&results[i]);
     explain_plan(&results[i]);
     explain_conversion(&results[i]);
+    explain_overflow(&results[i]);
     explain_verdict(&results[i]);
   }
   warn(&results[0]);

@@ -135,6 +135,9 @@ static void add_memory(const struct top_row *row, struct gap__text *out) {
   add_bar(out, share(b->idle, most), BAR);
   gap__text_add(out, " %s: %s serves any request or can be given back, %s lies on pages in use\n",
                 size(b->idle, text[0]), size(b->returnable, text[1]), size(b->stuck, text[2]));
+  if (b->overflow)
+    gap__text_add(out, "  overflow  %s of host memory at device addresses, %s of it live\n", size(b->overflow, text[0]),
+                  size(b->overflow_live, text[1]));
   gap__text_add(out, "  the largest request that could be served now: %s\n", size(b->servable, text[0]));
 }
 

@@ -226,7 +226,8 @@ GAP_API int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *ret
 GAP_API int gap_defragment(gap_heap *heap, int device, uint64_t *freed);
 /* Call before the memory behind a live block is registered with somebody who remembers the memory and not its address (a network
  * card, a driver of another device): conversion leaves it where it is, until the heap gives it back to the driver.  What gap_export
- * gives away is kept without this call.  GAP_ENOTMINE, GAP_EFREED. */
+ * gives away is kept without this call.  GAP_ENOTMINE, GAP_EFREED; GAP_ESTATE: a part of it lies in host memory, which nobody else
+ * can reach (docs/overflow.md), and gap_explain says so. */
 GAP_API int gap_keep_memory(gap_heap *heap, gap_addr addr);
 /* Lets kernels of `peer` reach the memory of `device`, present and future; opens `device`.  GAP_ENOTSUP: the hardware cannot, or the
  * backend knows no peers; GAP_EINVAL: it is the same device.  From then on conversion leaves the memory of `device` where it is. */

@@ -27,7 +27,8 @@ typedef struct gap_piece {
  * cudaIpcGetMemHandle works); GAP_ENOTMINE, GAP_EFREED. */
 GAP_API int gap_export_layout(gap_heap *heap, gap_addr addr, gap_addr *base, unsigned *count);
 /* File descriptors of `count` of these pieces, from piece number `first` on; the caller closes them, and exec() does.
- * GAP_EINVAL: there are not so many; GAP_ENOTSUP: the driver made them unexportable; GAP_EDEVICE: it refuses, e.g. no descriptor is left.
+ * GAP_EINVAL: there are not so many; GAP_ENOTSUP: the driver made them unexportable; GAP_ESTATE: the block lies in host memory
+ * (docs/overflow.md); GAP_EDEVICE: it refuses, e.g. no descriptor is left.
  * On failure none is open. */
 GAP_API int gap_export(gap_heap *heap, gap_addr addr, unsigned first, unsigned count, gap_piece *out);
 

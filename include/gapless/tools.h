@@ -118,6 +118,11 @@ typedef struct gap_replay_conversion { /* partly idle chunks that were exchanged
   uint64_t us; /* in all, with the wait for streams to stand still */
 } gap_replay_conversion;
 
+typedef struct gap_replay_overflow { /* what lay in host memory at device addresses */
+  uint64_t peak_bytes;               /* of host memory */
+  uint64_t requests, bytes;          /* served there, in all: each byte crosses the link whenever it is used */
+} gap_replay_overflow;
+
 typedef struct gap_replay_result {
   size_t size;
   enum gap_policy policy;
@@ -149,6 +154,7 @@ typedef struct gap_replay_result {
   gap_replay_call call[GAP_CALLS_MAX];
   gap_replay_plan plan;
   gap_replay_conversion conversion;
+  gap_replay_overflow overflow;
   uint64_t trims;         /* empty_cache calls found in the history */
   uint64_t unknown_frees; /* frees of blocks from before the history's start */
   uint64_t events;        /* replayed */

@@ -241,8 +241,14 @@ class Heap:
         return freed.value
 
     def keep_memory(self, address: int) -> None:
-        """Call before the memory behind a block is registered with a network card: ``convert`` leaves it where it is."""
-        check(library().gap_keep_memory(self._heap, address), "keep_memory")
+        """Call before the memory behind a block is registered with a network card: ``convert`` leaves it where it is.
+
+        Refused, in words, while the block lies in host memory (``overflow``)."""
+        code = library().gap_keep_memory(self._heap, address)
+        found = self.find(address) if code == _errors.GAP_ESTATE else None
+        if found:
+            self._check_tier(code, found[0], f"keep_memory of {address:#x}")
+        check(code, "keep_memory")
 
     def enable_peer(self, device: int, peer: int) -> None:
         """Lets kernels of ``peer`` reach the memory of ``device``."""

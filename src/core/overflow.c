@@ -97,6 +97,7 @@ void gap__overflow_stats(struct gap__policy_state *s, struct gap__stats *out) {
   out->overflow_bytes += (int64_t)(s->overflow.pages << GAP__PAGE_SHIFT);
   out->overflow_bytes_peak += (int64_t)(s->overflow.peak_pages << GAP__PAGE_SHIFT);
   out->overflow_live_bytes += (int64_t)gap__overflow_live_bytes(s);
+  out->overflow_placed_bytes += s->overflow.placed_bytes;
   out->overflow_refused += s->overflow.refused;
 }
 

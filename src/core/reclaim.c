@@ -276,7 +276,10 @@ static bool overflow(struct ladder *l) {
   l->units = req->tray ? l->lane->owner->classes.units[req->class] : req->units;
   l->aligned = l->units % GAP__PAGE_UNITS == 0;
   l->arena = &l->lane->arena[GAP__ARENA_OVERFLOW];
-  if (rung_done(l, GAP__RUNG_overflow, fit_in(l, l->arena) || grow_overflow(l))) return true;
+  if (rung_done(l, GAP__RUNG_overflow, fit_in(l, l->arena) || grow_overflow(l))) {
+    l->s->overflow.placed_bytes += (int64_t)req->bytes;
+    return true;
+  }
   l->units = req->units;
   l->aligned = req->aligned;
   l->arena = arena;

@@ -308,12 +308,13 @@ struct gap__conversion {
 
 /* Host memory behind device addresses: overflow.h.  Guarded by the device lock. */
 struct gap__overflow {
-  bool on;                                     /* it is allowed, and the device can */
-  bool said;                                   /* one line in the log has said why there is none, or no more */
-  uint64_t pages, peak_pages, loose_pages;     /* of chunks in host memory; of them those without a home */
-  uint64_t promised_pages;                     /* that the budget has given and no chunk has yet */
-  int64_t refused;                             /* requests that it did not serve though it was on */
-  char refusal[256];                           /* why it had no memory for the request at hand; "" */
+  bool on;                                 /* it is allowed, and the device can */
+  bool said;                               /* one line in the log has said why there is none, or no more */
+  uint64_t pages, peak_pages, loose_pages; /* of chunks in host memory; of them those without a home */
+  uint64_t promised_pages;                 /* that the budget has given and no chunk has yet */
+  int64_t placed_bytes;                    /* of requests that were served there */
+  int64_t refused;                         /* requests that it did not serve though it was on */
+  char refusal[256];                       /* why it had no memory for the request at hand; "" */
 };
 
 #define GAP__WATCH_NOTES 8u

@@ -107,7 +107,7 @@ static void add_asleep(struct gap__text *out, const struct gap__stats *s) {
 /* Only where host memory stands behind device addresses, or could not. */
 static void add_overflow(struct gap__text *out, const struct gap__stats *s) {
   char there[GAP__TEXT_BYTES], live[GAP__TEXT_BYTES], peak[GAP__TEXT_BYTES];
-  if (!s->overflow_bytes_peak && !s->overflow_refused) return;
+  if (!s->overflow_bytes_peak && !s->overflow_placed_bytes && !s->overflow_refused) return;
   gap__text_add(out, "  overflow: %s of host memory at device addresses, %s of it live; peak %s; refused: %lld\n",
                 gap__text_size((uint64_t)s->overflow_bytes, there),
                 gap__text_size((uint64_t)s->overflow_live_bytes, live),

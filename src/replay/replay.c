@@ -523,6 +523,12 @@ static void report_conversion(const struct gap__stats *stats, gap_replay_convers
                                         .us = (uint64_t)stats->convert_us};
 }
 
+static void report_overflow(const struct gap__stats *stats, gap_replay_overflow *overflow) {
+  *overflow = (gap_replay_overflow){.peak_bytes = (uint64_t)stats->overflow_bytes_peak,
+                                    .requests = (uint64_t)stats->rung_count[GAP__RUNG_overflow],
+                                    .bytes = (uint64_t)stats->overflow_placed_bytes};
+}
+
 static int report(struct run *run) {
   struct gap__stats stats = {0};
   report_driver(run);
@@ -534,6 +540,7 @@ static int report(struct run *run) {
   report_stats(&stats, run->result);
   report_plan(&stats, &run->result->plan);
   report_conversion(&stats, &run->result->conversion);
+  report_overflow(&stats, &run->result->overflow);
   return 0;
 }
 

@@ -117,6 +117,16 @@ static void put_conversion(json_t *object, const gap_replay_conversion *conversi
   json_object_set_new(object, "conversion", part);
 }
 
+/* Only where something lay there. */
+static void put_overflow(json_t *object, const gap_replay_overflow *overflow) {
+  if (!overflow->requests) return;
+  json_t *part = json_object();
+  put_count(part, "peak_bytes", overflow->peak_bytes);
+  put_count(part, "requests", overflow->requests);
+  put_count(part, "bytes", overflow->bytes);
+  json_object_set_new(object, "overflow", part);
+}
+
 static void put_verification(json_t *object, const gap_replay_result *result) {
   if (result->verdict == GAP_VERDICT_NONE) return;
   bool agrees = result->verdict == GAP_VERDICT_AGREES;
@@ -154,6 +164,7 @@ char *gap_replay_json(const char *file, const gap_replay_result *result) {
   put_growth(object, result);
   put_plan(object, &result->plan);
   put_conversion(object, &result->conversion);
+  put_overflow(object, &result->overflow);
   put_rest(object, result);
   put_verification(object, result);
   char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(8));

@@ -35,6 +35,8 @@ struct gap__sheet_brief gap__sheet_brief(const struct gap__sheet_view *view, uin
                                  .allocations = figure(view, device, "allocation.all.allocated"),
                                  .age_s = gap__sheet_age_s(gap__sheet_device(view, device)->taken_ns, now_ns)};
   out.pending = less(active, out.live);
-  out.idle = less(out.held, active);
+  out.overflow = figure(view, device, "overflow_bytes");
+  out.overflow_live = figure(view, device, "overflow_live_bytes");
+  out.idle = less(out.held + out.overflow_live, active);
   return out;
 }

@@ -10,6 +10,7 @@
  * counted at the same moment. */
 struct gap__sheet_brief {
   uint64_t live, pending, idle, returnable, stuck, held, cap, servable, live_peak, held_peak;
+  uint64_t overflow, overflow_live; /* in host memory, not held */
   uint64_t refused, stalls, allocations;
   double age_s; /* since these figures were so */
 };

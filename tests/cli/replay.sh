@@ -10,6 +10,7 @@ golden replay-does-not    replay oom.pickle.xz --policy native --cap 26GiB
 golden replay-card        replay oom.pickle.xz --policy ideal,native --card 24G
 golden replay-factor      replay gnn.pickle.xz --policy gapless --cap 1.005xP
 golden replay-strategies   replay oom.pickle.xz --policy pooled,heuristic --cap 1.02xP
+golden replay-overflow    replay oom.pickle.xz --policy gapless --cap 0.75xP --conf overflow:on
 golden replay-verify      replay gnn.pickle.xz --verify
 # One size altered: event 7 is named, and the next file is not looked at.
 altered() { gzip -dc tr_native.json.gz | sed 's/"segment_alloc", 140299410079744, 20971520/"segment_alloc", 140299410079744, 23068672/'; }

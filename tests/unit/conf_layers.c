@@ -201,7 +201,7 @@ static void contradictions(void **state) {
       {"reserve:10G,max_memory:10G", GAP_EVALUE, 0, "as large as all that may be held (max_memory)"},
       {"reserve:60%,max_memory:50%", GAP_EVALUE, 0, "nothing would be left"},
       {"reserve:100%", GAP_EVALUE, 0, "(the card)"},
-      {"overflow:True", 0, 1, "does nothing without tiers"},
+      {"overflow:True,tiers:disk=/d:1G", 0, 1, "tiers names a disk alone"},
       {"pool_sizes:[1M,2M]", 0, 2, "the strategy is gapless"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -221,6 +221,8 @@ static void no_contradiction_no_message(void **state) {
           "max_memory:10G,reserve:9G,garbage_collection_threshold:0.5,tiers:host,overflow:True,strategy:pooled,"
           "pool_sizes:[1M,2M],per_process_memory_fraction:1"),
       0);
+  assert_int_equal(report.count, 0);
+  assert_int_equal(say(GAP__CONF_GAPLESS_ENV, "overflow:True"), 0); /* host memory alone needs no tiers to be named */
   assert_int_equal(report.count, 0);
 }
 

@@ -1,0 +1,50 @@
+"""Overflow, on host memory: more than the device has, at addresses like any other."""
+
+import ctypes
+
+import gapless
+import pytest
+
+MIB = 1 << 20
+OPTIONS = {"device_bytes": 256 * MIB, "environment": False, "threads": False}
+
+
+@pytest.fixture
+def heap():
+    with gapless.Heap("host", conf="max_memory:16M,overflow:on,tiers:host=24M", **OPTIONS) as made:
+        yield made
+        made.check(0)
+
+
+def test_more_than_the_device_has(heap):
+    blocks = [heap.alloc(5 * MIB) for _ in range(7)]
+    for byte, address in enumerate(blocks):
+        ctypes.memset(address, byte, 5 * MIB)
+    for byte, address in enumerate(blocks):
+        assert ctypes.string_at(address, 5 * MIB) == bytes([byte]) * (5 * MIB)
+    assert heap.stat("reserved_bytes.all.current") <= 16 * MIB
+    assert heap.stat("overflow_live_bytes") == heap.stat("overflow_placed_bytes") == 20 * MIB
+    assert heap.stat("overflow_bytes") == heap.stat("overflow_bytes_peak") <= 24 * MIB
+    assert heap.stat("rung.overflow.count") == 4
+    assert "overflow: 20 MiB of host memory at device addresses, 20 MiB of it live" in heap.memory_summary()
+    for address in blocks:
+        heap.free(address)
+    heap.trim()
+    assert heap.stat("overflow_bytes") == 0
+
+
+def test_refused_in_words(heap):
+    block = heap.alloc(22 * MIB)
+    with pytest.raises(gapless.Error, match="the limit is that of tiers"):
+        heap.alloc(22 * MIB)
+    with pytest.raises(gapless.Error, match="cannot be exported or registered"):
+        heap.keep_memory(block)
+    heap.free(block)
+
+
+def test_off_unless_it_is_asked_for():
+    with gapless.Heap("host", conf="max_memory:16M", **OPTIONS) as heap:
+        with pytest.raises(gapless.OutOfMemoryError):
+            heap.alloc(22 * MIB)
+        heap.configure("max_memory:16M,overflow:on")
+        heap.free(heap.alloc(22 * MIB))
