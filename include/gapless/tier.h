@@ -58,6 +58,61 @@ GAP_API int gap_wake(gap_heap *heap, int device, const char *tag, unsigned flags
  * When the last of a pool is awake, so is the pool.  GAP_ENOTMINE, GAP_EFREED, or as gap_wake. */
 GAP_API int gap_wake_block(gap_heap *heap, gap_addr addr);
 
+/* ---- Items: bytes kept beside the device, one by one ----
+ *
+ *     gap_tier_put(heap, 0, &span, 1, stream, 0, &item);      behind what `stream` was given so far, bytes go to host memory or to the disk
+ *     gap_tier_join(heap, 0, item, stream);                   work that `stream` is given from here on may write there; a block may be freed
+ *     gap_tier_get(heap, 0, item, 0, &span, 1, stream);       behind what `stream` was given so far, they come back, here or elsewhere
+ *     gap_tier_join(heap, 0, item, stream);                   work that `stream` is given from here on finds them
+ *     gap_tier_drop(heap, 0, item);
+ *
+ * An item is a byte string, packed from ranges of addresses end to end; ranges of the device's memory, or of host memory that the device
+ * reaches.  Copies run on streams of the library's own, both ways at once.  None of these calls waits for the device, except where it says so.
+ * Checksums are made when bytes have arrived, and compared before they go back: nobody is given wrong bytes.
+ * Host memory is taken in units of 2 MiB of the device's pool, disk in units of 2 MiB of the file of `tiers`; an item is rounded up once. */
+
+typedef uint64_t gap_item; /* of one device; 0 is none */
+
+typedef struct gap_span {
+  gap_addr addr;
+  uint64_t bytes; /* at least 1 */
+} gap_span;
+
+enum {
+  GAP_PUT_HOST = 1, /* to host memory, or not at all */
+  GAP_PUT_DISK = 2  /* to the disk, though host memory has room */
+};
+/* Takes room (0: in host memory while there is some, else on the disk) and begins to copy.  Until a join or wait nothing may be written to the
+ * addresses, and they may not be freed.  Where there is no room but that of items that were dropped and are on their way back, waits for them.
+ * GAP_ELIMIT, GAP_EIO: there is no room: the budget, a size in `tiers`, or the file system is used up.  GAP_ESTATE: the stream captures a
+ * graph.  GAP_EDEVICE.  After an error there is no item. */
+GAP_API int gap_tier_put(gap_heap *heap, int device, const gap_span *spans, uint32_t count, gap_stream stream, unsigned flags,
+                         gap_item *out);
+/* Begins to bring back the part of the string that begins at `from` and is as long as the spans together.  The item stays: it may be asked for
+ * again, several times at once.  GAP_EINVAL: no such item, or no such part.  GAP_ESTATE, GAP_EDEVICE. */
+GAP_API int gap_tier_get(gap_heap *heap, int device, gap_item item, uint64_t from, const gap_span *spans, uint32_t count,
+                         gap_stream stream);
+/* What `stream` is given from here on comes behind all puts and gets of the item up to now.  The host waits until checksums were compared, and,
+ * where the disk is its place, until bytes were written or read; never for copies between device and host memory.
+ * GAP_EIO: the bytes are not what was put, or could not be written or read.  GAP_EDEVICE.  After a put that failed the bytes are where they
+ * were, and nowhere else; a get that failed may be tried again. */
+GAP_API int gap_tier_join(gap_heap *heap, int device, gap_item item, gap_stream stream);
+/* The host waits until nothing of the item is under way.  Errors as gap_tier_join. */
+GAP_API int gap_tier_wait(gap_heap *heap, int device, gap_item item);
+
+typedef struct gap_item_info {
+  size_t size;         /* sizeof(gap_item_info), set by the caller */
+  uint64_t bytes;      /* of the string */
+  uint64_t host_bytes; /* of host memory taken for it */
+  uint64_t disk_bytes; /* of the disk */
+  int busy;            /* something is under way */
+  int error;           /* what gap_tier_wait would give; 0 */
+} gap_item_info;
+/* GAP_EINVAL: no such item, or `size` is none that is known. */
+GAP_API int gap_tier_look(gap_heap *heap, int device, gap_item item, gap_item_info *out);
+/* The item is no more.  What is under way goes on, and its room comes back behind it. */
+GAP_API int gap_tier_drop(gap_heap *heap, int device, gap_item item);
+
 typedef struct gap_tiers {
   size_t size;                /* sizeof(gap_tiers), set by the caller */
   uint64_t host_locked_bytes; /* of the device's pool */

@@ -50,10 +50,18 @@ void gap__carrier_unstage(struct gap__carrier *c, struct gap__pinned *pinned) {
 
 static gap_addr host_addr(const void *memory) { return (gap_addr)(uintptr_t)memory; }
 
-/* The copy of piece `i`, and an event behind it. */
-static int copy(struct gap__carrier *c, uint32_t i, gap_addr to, gap_addr from, uint64_t bytes) {
+static int copy_bytes(struct gap__carrier *c, const struct gap__piece *p, unsigned char *memory, bool out,
+                      gap_stream stream) {
+  uint64_t bytes = gap__piece_bytes(p);
+  gap_addr host = host_addr(memory);
+  if (c->spans.count) return gap__spans_copy(c->dev, c->spans, p->addr, bytes, memory, out, stream);
+  return gap__dev_copy(c->dev, out ? host : p->addr, out ? p->addr : host, bytes, stream);
+}
+
+/* The copy of piece `i`, out to `memory` or from there, and an event behind it. */
+static int copy(struct gap__carrier *c, uint32_t i, const struct gap__piece *p, unsigned char *memory, bool out) {
   gap_stream stream = c->streams[i % 2];
-  int rc = gap__dev_copy(c->dev, to, from, bytes, stream);
+  int rc = copy_bytes(c, p, memory, out, stream);
   return rc ? rc : gap__dev_event_record(c->dev, c->events[i % GAP__CARRY_WINDOW], stream);
 }
 
@@ -98,10 +106,10 @@ static int add_up(void *arg, uint32_t i) {
 }
 
 static int differs(struct gap__carrier *c, const struct gap__piece *p, const char *where) {
-  snprintf(
-      c->words, sizeof c->words,
-      "what was saved of %llu bytes at %#llx has changed in %s: its checksum is not what it was. Nothing was woken",
-      (unsigned long long)gap__piece_bytes(p), (unsigned long long)p->addr, where);
+  snprintf(c->words, sizeof c->words,
+           "what was saved of %llu bytes at %#llx has changed in %s: its checksum is not what it was. Nothing was %s",
+           (unsigned long long)gap__piece_bytes(p), (unsigned long long)p->addr, where,
+           c->spans.count ? "brought back" : "woken");
   return GAP_EIO;
 }
 
@@ -135,7 +143,7 @@ int gap__carry_out_host(struct gap__carrier *c, struct gap__piece *p, uint32_t c
   int rc = 0;
   gap__crew_start(&crew, gap__crew_size(count), add_up, p);
   for (uint32_t i = 0, end = count + GAP__CARRY_WINDOW - 1; i < end && !rc; i++) {
-    if (i < count) rc = copy(c, i, host_addr(p[i].host), p[i].addr, gap__piece_bytes(&p[i]));
+    if (i < count) rc = copy(c, i, &p[i], p[i].host, true);
     if (!rc && i + 1 >= GAP__CARRY_WINDOW && i + 1 - GAP__CARRY_WINDOW < count)
       rc = leave(c, &crew, p, i + 1 - GAP__CARRY_WINDOW, done, arg);
   }
@@ -154,7 +162,7 @@ int gap__carry_in_host(struct gap__carrier *c, const struct gap__piece *p, uint3
   for (uint32_t i = 0; i < count && !rc; i++) {
     if (i >= GAP__CARRY_WINDOW) rc = await(c, i - GAP__CARRY_WINDOW); /* who drains the device waits for a few only */
     if (!rc) rc = before(arg, &p[i]);
-    if (!rc) rc = copy(c, i, p[i].addr, host_addr(p[i].host), gap__piece_bytes(&p[i]));
+    if (!rc) rc = copy(c, i, &p[i], p[i].host, false);
   }
   gap__crew_let(&crew, count); /* where there are no threads, behind the copies */
   rc = rc ? abandon(c, rc) : settle(c);
@@ -195,7 +203,7 @@ static int written(struct route *r, const struct gap__piece *p, uint32_t i) {
 
 static int copy_to_stage(struct route *r, const struct gap__piece *p, uint32_t i) {
   int rc = i < GAP__CARRY_STAGES ? 0 : written(r, p, i - GAP__CARRY_STAGES);
-  return rc ? rc : copy(r->carrier, i, host_addr(r->carrier->stages[stage_of(i)]), p[i].addr, gap__piece_bytes(&p[i]));
+  return rc ? rc : copy(r->carrier, i, &p[i], r->carrier->stages[stage_of(i)], true);
 }
 
 static int write_stage(struct route *r, struct gap__piece *p, uint32_t i) {
@@ -232,7 +240,7 @@ static int copy_from_stage(struct route *r, const struct gap__piece *p, uint32_t
   int rc = disk_words(r, gap__disk_wait(r->disk, (unsigned)stage_of(i)));
   if (!rc && sum_of(&p[i], stage) != p[i].sum) rc = differs(r->carrier, &p[i], "the file");
   if (!rc) rc = r->call(r->arg, &p[i]);
-  return rc ? rc : copy(r->carrier, i, p[i].addr, host_addr(stage), gap__piece_bytes(&p[i]));
+  return rc ? rc : copy(r->carrier, i, &p[i], stage, false);
 }
 
 int gap__carry_in_disk(struct gap__carrier *c, struct gap__disk *disk, const struct gap__piece *p, uint32_t count,

@@ -10,6 +10,7 @@
 #define GAP_TIER_CARRY_H
 
 #include "tier/image.h"
+#include "tier/spans.h"
 
 enum { GAP__CARRY_WINDOW = 8, GAP__CARRY_STAGES = 4, GAP__CARRY_HOST_UNITS = 16, GAP__CARRY_DISK_UNITS = 4 };
 
@@ -18,6 +19,7 @@ struct gap__carrier {
   gap_stream streams[2];                    /* 0: not made yet */
   gap__event events[GAP__CARRY_WINDOW];     /* 0: the same */
   unsigned char *stages[GAP__CARRY_STAGES]; /* of GAP__CARRY_DISK_UNITS; NULL: none */
+  struct gap__spans spans; /* where pieces' addresses are places in a byte string: what it is packed from; else none */
   bool lost;
   char words[400]; /* why a call failed, where it was not the driver */
 };

@@ -111,6 +111,14 @@ void gap__disk_close(struct gap__disk *d) {
   close(d->file);
 }
 
+void gap__disk_door(const struct gap__disk *d, struct gap__disk *door) {
+  *door = (struct gap__disk){.file = d->file, .direct = d->direct};
+  snprintf(door->folder, sizeof door->folder, "%s", d->folder);
+  gap__io_open(&door->io, d->file, !d->io.ringed);
+}
+
+void gap__disk_shut(struct gap__disk *door) { gap__io_close(&door->io); }
+
 /* ---- space ---- */
 
 static bool is_used(const struct gap__disk *d, uint32_t unit) { return d->used[unit / 64] >> unit % 64 & 1; }
@@ -149,7 +157,7 @@ int gap__disk_take(struct gap__disk *d, uint32_t units, uint32_t *first, uint32_
     return GAP_ELIMIT;
   }
   int why = reserve(d, at, count);
-  if (why) return refuse(d, "no more space for what is to sleep", why);
+  if (why) return refuse(d, "no more space for what is to be kept", why);
   mark(d, at, count, true);
   *first = at;
   *got = count;

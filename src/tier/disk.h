@@ -23,6 +23,9 @@ struct gap__disk {
  * log says where plain calls serve.  `plain`: tests. */
 int gap__disk_open(struct gap__disk *, const char *folder, uint64_t most_bytes, bool plain);
 void gap__disk_close(struct gap__disk *);
+/* Another thread's way to the same file, for data only: a gap__io of its own, and words of its own.  Before the disk is closed it is shut. */
+void gap__disk_door(const struct gap__disk *, struct gap__disk *door);
+void gap__disk_shut(struct gap__disk *door);
 
 /* Up to `units` units side by side; *got says how many.  GAP_ELIMIT: the size that was configured is used up; GAP_EIO: the file
  * system has no more. */

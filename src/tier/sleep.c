@@ -235,15 +235,6 @@ static bool uses_disk(const struct gap__tier *tier, unsigned flags) {
   return *tier->conf.disk && (flags & GAP_SLEEP_DISK || !tier->conf.host);
 }
 
-static int open_disk(struct job *job) {
-  struct tier_device *d = job->d;
-  if (d->image.disk) return 0;
-  int rc = gap__disk_open(&d->disk, job->tier->conf.disk, job->tier->conf.disk_bytes, false);
-  if (rc) return say(job, rc, d->disk.refusal);
-  d->image.disk = &d->disk;
-  return 0;
-}
-
 /* Room in host memory for as much as the budget allows; the disk has the rest. *host: units. */
 static int find_room(struct job *job, uint64_t units, unsigned flags, uint64_t *host) {
   struct tier_device *d = job->d;
@@ -252,7 +243,7 @@ static int find_room(struct job *job, uint64_t units, unsigned flags, uint64_t *
   *host = units;
   if (reach < bytes && *job->tier->conf.disk) {
     *host = reach > stages ? (reach - stages) / GAP__UNIT_PAGE : 0;
-    int rc = open_disk(job);
+    int rc = gap__tier_open_disk(job->tier, d, job->words);
     if (rc) return rc;
     rc = gap__carrier_stage(&job->way->carrier, &d->pinned);
     if (rc) return say(job, rc, job->way->carrier.words);

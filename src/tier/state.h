@@ -6,6 +6,7 @@
 
 #include "conf/tiers.h"
 #include "tier/carry.h"
+#include "tier/items.h"
 #include "tier/tier.h"
 
 /* One call puts to sleep and one wakes at a time, and not the same pool: the copy engines work both ways at once. */
@@ -28,6 +29,7 @@ struct tier_device {
   struct gap__pinned pinned;
   struct gap__disk disk; /* open when image.disk is set */
   struct gap__image image;
+  struct tier_items items;
   struct tier_figures {
     uint64_t sleeps, wakes, bytes_out, bytes_in, bytes_spared, ns;
   } figures;
@@ -46,5 +48,9 @@ enum { TIER_WORDS = 512 }; /* why a call failed; "": only the code says */
 /* The device with its mutex held. */
 int gap__tier_enter(struct gap__tier *, int device, struct tier_device **out);
 static inline void gap__tier_leave(struct tier_device *d) { pthread_mutex_unlock(&d->mutex); }
+/* What gap_explain says from here on, where `rc` is a failure: `why`, or the code's words where that is "". */
+void gap__tier_explain(struct gap__tier *, const struct tier_device *, int rc, const char *what, const char *why);
+/* Opens the disk where it is not open yet; `words` (TIER_WORDS) says why not. */
+int gap__tier_open_disk(struct gap__tier *, struct tier_device *, char *words);
 
 #endif

@@ -20,6 +20,7 @@ int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) 
   for (int i = 0; i < count; i++) {
     pthread_mutex_init(&tier->devices[i].mutex, NULL);
     pthread_cond_init(&tier->devices[i].freed, NULL);
+    gap__items_init(&tier->devices[i].items);
     tier->devices[i].ordinal = i;
   }
   *out = tier;
@@ -27,6 +28,7 @@ int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) 
 }
 
 static void end_device(struct tier_device *d) {
+  gap__items_end(d);
   gap__image_free(&d->image);
   for (int way = 0; way < TIER_WAYS; way++) gap__carrier_free(&d->ways[way].carrier);
   if (d->image.disk) gap__disk_close(&d->disk);
@@ -38,6 +40,7 @@ void gap__tier_destroy(struct gap__tier *tier) {
   if (!tier) return;
   for (int i = 0; i < tier->count && !gap__heap_forked(tier->heap); i++) {
     if (tier->devices[i].dev) end_device(&tier->devices[i]);
+    gap__items_free(&tier->devices[i].items);
     pthread_mutex_destroy(&tier->devices[i].mutex);
     pthread_cond_destroy(&tier->devices[i].freed);
   }
@@ -47,6 +50,7 @@ void gap__tier_destroy(struct gap__tier *tier) {
 static void begin_device(struct gap__tier *tier, struct tier_device *d, struct gap__dev *dev) {
   d->dev = dev;
   for (int way = 0; way < TIER_WAYS; way++) d->ways[way].carrier.dev = dev;
+  d->items.carrier.dev = dev;
   gap__pinned_init(&d->pinned, dev, &tier->allowance);
   d->image.pinned = &d->pinned;
 }
@@ -68,14 +72,26 @@ bool gap__tier_overflow(struct gap__tier *tier, int64_t bytes, char *why, size_t
   return true;
 }
 
+int gap__tier_open_disk(struct gap__tier *tier, struct tier_device *d, char *words) {
+  if (d->image.disk) return 0;
+  int rc = gap__disk_open(&d->disk, tier->conf.disk, tier->conf.disk_bytes, false);
+  if (rc) snprintf(words, TIER_WORDS, "%s", d->disk.refusal);
+  if (!rc) d->image.disk = &d->disk;
+  return rc;
+}
+
+void gap__tier_explain(struct gap__tier *tier, const struct tier_device *d, int rc, const char *what, const char *why) {
+  char words[TIER_WORDS + 40];
+  if (!rc || rc == GAP_EINVAL) return;
+  snprintf(words, sizeof words, "%s: %s", what, *why ? why : gap_strerror(rc));
+  gap__heap_explain(tier->heap, d->ordinal, words);
+}
+
 /* Every failure leaves words behind; the code's own where there are no better ones. */
 static int leave_with(struct gap__tier *tier, struct tier_device *d, int rc, const char *what, const char *why) {
-  char words[TIER_WORDS + 40];
-  if (rc && rc != GAP_EINVAL) {
-    snprintf(words, sizeof words, "%s: %s", what, *why ? why : gap_strerror(rc));
-    gap__heap_explain(tier->heap, d->ordinal, words);
-    gap__log(GAP__LOG_WARNING, "device %d: %s", d->ordinal, words);
-  }
+  gap__tier_explain(tier, d, rc, what, why);
+  if (rc && rc != GAP_EINVAL)
+    gap__log(GAP__LOG_WARNING, "device %d: %s: %s", d->ordinal, what, *why ? why : gap_strerror(rc));
   gap__tier_leave(d);
   return rc;
 }
@@ -85,6 +101,7 @@ int gap__tier_reserve_host(struct gap__tier *tier, int device, uint64_t bytes) {
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
   gap__tier_sweep(tier, d);
+  gap__items_sweep(d);
   d->pinned.refusal[0] = '\0';
   rc = gap__pinned_resize(&d->pinned, bytes);
   return leave_with(tier, d, rc, "reserve_host", d->pinned.refusal);
@@ -99,6 +116,7 @@ int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigne
   if (rc) return rc;
   uint64_t began = gap__dev_now_ns(d->dev);
   gap__tier_sweep(tier, d);
+  gap__items_sweep(d);
   rc = gap__tier_fall(tier, d, tag, flags, freed, words);
   d->figures.ns += gap__dev_now_ns(d->dev) - began;
   return leave_with(tier, d, rc, "sleep", words);
@@ -142,6 +160,7 @@ int gap__tier_figures(struct gap__tier *tier, int device, gap_tiers *out) {
   if (out->size != sizeof *out) return GAP_EINVAL;
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
+  gap__items_sweep(d);
   *out = (gap_tiers){.size = sizeof *out,
                      .host_locked_bytes = d->pinned.locked_bytes,
                      .host_used_bytes = d->pinned.used_bytes,

@@ -184,7 +184,7 @@ static int full_in_child(void) {
   setrlimit(RLIMIT_FSIZE, &limit);
   if (gap__disk_take(&d, 2, &first, &got)) return 2;
   if (gap__disk_take(&d, 1, &first, &got) != GAP_EIO || d.units_used != 2) return 3;
-  return strstr(d.refusal, "no more space for what is to sleep") ? 0 : 4;
+  return strstr(d.refusal, "no more space for what is to be kept") ? 0 : 4;
 }
 static void full(void **state) {
   (void)state;
