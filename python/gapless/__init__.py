@@ -11,7 +11,7 @@ the allocator by itself, for CUDA or (for tests) host memory.  Importing this pa
 """
 
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 if TYPE_CHECKING:
     from ._errors import ConfigError, Error, NotSupportedError, OutOfMemoryError
@@ -32,6 +32,8 @@ __all__ = [
     "reserve_host",
     "sleep",
     "wake",
+    "offload_activations",
+    "offload_optimizer",
     "info",
     "Heap",
     "HeapPool",
@@ -200,6 +202,43 @@ def wake(tag: Optional[str] = None, device: Any = None, *, keep: bool = False) -
     heap = _heap_in_use()
     if heap is not None:
         heap.wake(tag, _device(device), keep=keep)
+
+
+def offload_activations(
+    budget: "Union[int, float]",
+    device: Any = None,
+    *,
+    least: int = 1 << 20,
+    name: str = "",
+    heap: "Optional[Heap]" = None,
+) -> Any:
+    """What autograd saves in ``with gapless.offload_activations(budget=...): loss = model(...)`` takes at most ``budget`` of the device.
+
+    ``budget``: bytes, or as a float from 0.0 to 1.0 a share of what the step saves.  The rest goes to pinned host memory and, where that is
+    full, to the disk of ``tiers``, and comes back ahead of its use.  The first step records what is saved and when it is used; from then on
+    what is used soonest stays.  Parameters, views of them, and what is smaller than ``least`` bytes are left alone; what finds no room stays on
+    the device, with a line that says why.  Results are the same, bit for bit.
+
+    Use the same arguments in each step: they name the plan; ``name`` tells models apart.  ``heap``: whose tiers serve, if not the default heap's.
+    The object has ``stats()``.  docs/tiers.md has more.
+    """
+    from . import offload
+
+    return offload.activations(budget, device, least=least, name=name, heap=heap)
+
+
+def offload_optimizer(
+    optimizer: Any, *, window: int = 256 << 20, least: int = 64 << 10, heap: "Optional[Heap]" = None
+) -> Any:
+    """Keeps the states of a torch.optim optimizer off the device between steps.
+
+    ``optimizer.step()`` then goes through the parameters in parts of about ``window`` bytes of states: those of the next part come while one is
+    worked on, and go when it is done.  Results are the same.  Tensors smaller than ``least`` bytes stay.  An optimizer that looks at all parameters
+    at once (LBFGS) is refused.  ``state_dict()`` brings all states back first.  The object has ``close()``, after which all is as before.
+    """
+    from . import offload_states
+
+    return offload_states.States(optimizer, window=window, least=least, heap=heap)
 
 
 def info() -> Dict[str, Any]:

@@ -19,6 +19,7 @@ from ctypes import (
     c_int64,
     c_size_t,
     c_uint,
+    c_uint32,
     c_uint64,
     c_void_p,
 )
@@ -104,6 +105,25 @@ class TiersStruct(Structure):
     ]
 
 
+class Span(Structure):
+    """gap_span."""
+
+    _fields_ = [("addr", c_uint64), ("bytes", c_uint64)]
+
+
+class ItemInfo(Structure):
+    """gap_item_info."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("disk_bytes", c_uint64),
+        ("busy", c_int),
+        ("error", c_int),
+    ]
+
+
 class BlockStruct(Structure):
     """gap_block."""
 
@@ -128,6 +148,7 @@ BLOCK_FN = CFUNCTYPE(c_int, c_void_p, POINTER(BlockStruct))
 _HEAP = c_void_p
 _ADDR = c_uint64
 _STREAM = c_uint64
+_ITEM = c_uint64
 _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "gap_strerror": (c_char_p, [c_int]),
     "gap_version": (c_char_p, []),
@@ -173,6 +194,12 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "gap_sleep": (c_int, [_HEAP, c_int, c_char_p, c_uint, POINTER(c_uint64)]),
     "gap_wake": (c_int, [_HEAP, c_int, c_char_p, c_uint]),
     "gap_wake_block": (c_int, [_HEAP, _ADDR]),
+    "gap_tier_put": (c_int, [_HEAP, c_int, POINTER(Span), c_uint32, _STREAM, c_uint, POINTER(_ITEM)]),
+    "gap_tier_get": (c_int, [_HEAP, c_int, _ITEM, c_uint64, POINTER(Span), c_uint32, _STREAM]),
+    "gap_tier_join": (c_int, [_HEAP, c_int, _ITEM, _STREAM]),
+    "gap_tier_wait": (c_int, [_HEAP, c_int, _ITEM]),
+    "gap_tier_look": (c_int, [_HEAP, c_int, _ITEM, POINTER(ItemInfo)]),
+    "gap_tier_drop": (c_int, [_HEAP, c_int, _ITEM]),
     "gap_get_tiers": (c_int, [_HEAP, c_int, POINTER(TiersStruct)]),
     "gap_torch_set_throw": (None, [c_void_p]),
     "gap_torch_capture": (None, [c_char_p, c_size_t]),

@@ -4,7 +4,7 @@ import ctypes
 import threading
 import weakref
 from ctypes import byref, c_int, c_int64, c_size_t, c_uint64, c_void_p
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _errors, _library
 from ._library import PoolId, check, library
@@ -17,6 +17,8 @@ _NO_ENVIRONMENT, _NO_THREAD = 1, 2
 _POOL_PRIVATE, _POOL_SHARED, _POOL_CONTIGUOUS = 0, 1, 2
 _DROP, _UNCHANGED, _DISK = 1, 2, 4  # GAP_SLEEP_...
 _KEEP = 1  # GAP_WAKE_...
+_PLACES = {None: 0, "host": 1, "disk": 2}  # GAP_PUT_...
+Spans = Sequence[Tuple[int, int]]  # (address, bytes)
 _STATES = ("idle", "live", "pending", "hole")
 _EVENTS = (
     "alloc",
@@ -92,6 +94,10 @@ def _event(raw: Any) -> Event:
     return Event(
         _EVENTS[raw.kind], raw.device, raw.addr, raw.bytes, raw.requested, raw.stream, (raw.pool.first, raw.pool.second)
     )
+
+
+def _spans(spans: Spans) -> Any:
+    return (_library.Span * len(spans))(*spans)
 
 
 class Heap:
@@ -304,6 +310,42 @@ class Heap:
             check(code, f"wake_block of {address:#x}")
         else:
             self._check_tier(code, found[0], f"wake_block of {address:#x}")
+
+    def put(self, spans: Spans, device: int = 0, stream: int = 0, place: Optional[str] = None) -> int:
+        """Begins to copy the bytes of ``spans``, pairs of (address, bytes), to host memory or to the disk, behind what ``stream``
+        was given so far; returns an item.
+
+        ``place``: "host" or "disk"; None: host memory while there is room.  Nothing may be written there before :meth:`join` or :meth:`wait`.
+        """
+        item = c_uint64()
+        code = library().gap_tier_put(
+            self._heap, device, _spans(spans), len(spans), stream, _PLACES[place], byref(item)
+        )
+        self._check_tier(code, device, "put")
+        return item.value
+
+    def get(self, item: int, spans: Spans, device: int = 0, stream: int = 0, start: int = 0) -> None:
+        """Begins to bring bytes of an item back, from ``start`` on, behind what ``stream`` was given so far."""
+        code = library().gap_tier_get(self._heap, device, item, start, _spans(spans), len(spans), stream)
+        self._check_tier(code, device, "get")
+
+    def join(self, item: int, device: int = 0, stream: int = 0) -> None:
+        """What ``stream`` is given from here on comes behind the puts and gets of an item; an error says why one failed."""
+        self._check_tier(library().gap_tier_join(self._heap, device, item, stream), device, "join")
+
+    def wait(self, item: int, device: int = 0) -> None:
+        """Waits until nothing of an item is under way; an error says why something failed."""
+        self._check_tier(library().gap_tier_wait(self._heap, device, item), device, "wait")
+
+    def look(self, item: int, device: int = 0) -> Dict[str, int]:
+        """The bytes of an item, what they take of host memory and of the disk, whether something is under way."""
+        out = _library.ItemInfo(size=ctypes.sizeof(_library.ItemInfo))
+        self._check_tier(library().gap_tier_look(self._heap, device, item, byref(out)), device, "look")
+        return {name: getattr(out, name) for name, _type in _library.ItemInfo._fields_ if name != "size"}
+
+    def drop(self, item: int, device: int = 0) -> None:
+        """The item is no more; its room comes back when nothing of it is under way."""
+        self._check_tier(library().gap_tier_drop(self._heap, device, item), device, "drop")
 
     def tiers(self, device: int = 0) -> Dict[str, int]:
         """Bytes of host memory that are locked, used, and could be had; what sleeps, what was saved and restored."""

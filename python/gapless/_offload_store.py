@@ -1,0 +1,118 @@
+"""Where bytes of tensors go and come back from: items of a heap (gapless/tier.h), for tensors of a card and for those of the processor."""
+
+import ctypes
+import threading
+from typing import Any, Optional, Tuple
+
+import torch
+
+from ._tensors import heap_for, index_of
+from .heap import Heap
+
+UNIT = 2 << 20  # what an item is rounded up to
+_ALIGN = 64  # so that any type may begin there
+
+
+def new_storage(size: int, device: torch.device) -> torch.UntypedStorage:
+    """Memory of the allocator, of the current stream."""
+    return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+
+
+def extent(tensor: torch.Tensor) -> Tuple[int, int]:
+    """The bytes [from, to) of its storage that a tensor reaches, in whole steps of 64."""
+    size = tensor.element_size()
+    first = tensor.storage_offset() * size
+    last = first + (sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1) * size
+    return first // _ALIGN * _ALIGN, min(-(-last // _ALIGN) * _ALIGN, tensor.untyped_storage().nbytes())
+
+
+def rebuild(
+    storage: torch.UntypedStorage, begin: int, like: "Tuple[torch.dtype, torch.Size, Tuple[int, ...], int]"
+) -> torch.Tensor:
+    """A tensor over `storage`, which has the bytes from `begin` on of the one that (type, shape, strides, offset) speak of."""
+    dtype, shape, strides, offset = like
+    tensor = torch.empty((0,), dtype=dtype, device=storage.device)
+    return tensor.set_(storage, offset - begin // dtype.itemsize, shape, strides)  # type: ignore[call-overload]
+
+
+class CardStore:
+    """Of a card: streams are torch's, and nothing waits on the host."""
+
+    def __init__(self, device: torch.device, heap: Optional[Heap] = None) -> None:
+        self.heap = heap if heap is not None else heap_for(device)
+        self.device, self.index = device, index_of(device)
+
+    def stream(self) -> Any:
+        """The current one."""
+        return torch.cuda.current_stream(self.device)
+
+    def put(self, storage: torch.UntypedStorage, begin: int, size: int, stream: Any, place: Optional[str]) -> int:
+        return self.heap.put([(storage.data_ptr() + begin, size)], self.index, stream.cuda_stream, place)
+
+    def get(self, item: int, storage: torch.UntypedStorage, size: int, stream: Any) -> None:
+        self.heap.get(item, [(storage.data_ptr(), size)], self.index, stream.cuda_stream)
+
+    def join(self, item: int, stream: Any) -> None:
+        self.heap.join(item, self.index, stream.cuda_stream)
+
+    def used_on(self, tensor: torch.Tensor, stream: Any) -> None:
+        """The memory is not given away before what the stream was given is done."""
+        tensor.record_stream(stream)
+
+    def wait(self, item: int) -> None:
+        self.heap.wait(item, self.index)
+
+    def busy(self, item: int) -> bool:
+        return bool(self.heap.look(item, self.index)["busy"])
+
+    def drop(self, item: int) -> None:
+        self.heap.drop(item, self.index)
+
+    def host_bytes(self) -> int:
+        """Host memory that items may have beside what is used."""
+        return self.heap.tiers(self.index)["host_more_bytes"]
+
+
+class HostStore(CardStore):
+    """Of the processor: bytes pass through a heap of host memory, and each call is over when it returns."""
+
+    def __init__(self, device: torch.device, heap: Optional[Heap] = None) -> None:
+        super().__init__(device, heap)
+        self._one = threading.Lock()
+
+    def stream(self) -> Any:
+        return None
+
+    def put(self, storage: torch.UntypedStorage, begin: int, size: int, stream: Any, place: Optional[str]) -> int:
+        block = self.heap.alloc(size)
+        try:
+            ctypes.memmove(block, storage.data_ptr() + begin, size)
+            item = self.heap.put([(block, size)], place=place)
+            try:
+                self.heap.wait(item)
+            except Exception:
+                self.heap.drop(item)
+                raise
+            return item
+        finally:
+            self.heap.free(block)
+
+    def get(self, item: int, storage: torch.UntypedStorage, size: int, stream: Any) -> None:
+        block = self.heap.alloc(size)
+        try:
+            self.heap.get(item, [(block, size)])
+            self.heap.wait(item)
+            ctypes.memmove(storage.data_ptr(), block, size)
+        finally:
+            self.heap.free(block)
+
+    def join(self, item: int, stream: Any) -> None:
+        pass
+
+    def used_on(self, tensor: torch.Tensor, stream: Any) -> None:
+        pass
+
+
+def store_for(device: torch.device, heap: Optional[Heap] = None) -> CardStore:
+    """By the kind of device."""
+    return CardStore(device, heap) if device.type == "cuda" else HostStore(device, heap)

@@ -1,0 +1,524 @@
+"""Saved activations beyond the card: hooks over what autograd saves, with a budget of bytes that stay on the device.
+
+What is saved is looked at by *storage*: views of one are kept and copied once.  A storage that is to leave is copied on a stream of the
+library's own while the forward goes on, comes back in reverse order of saving while the backward goes on, as far as the budget has room, and is
+never seen by the program.  Order between the copies and the work is told to the streams: the host waits for neither.
+"""
+
+import collections
+import contextlib
+import sys
+import threading
+import weakref
+from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from . import _errors
+from ._offload_plan import Plan, Recording, make_plan
+from ._offload_store import UNIT, CardStore, extent, new_storage, rebuild, store_for
+from ._say import say
+from .heap import Heap
+
+__all__ = ["Offload", "activations"]
+
+# Where the bytes of a record are: on the device and nowhere else; on the device, being copied away; away; being copied back; back, and away too.
+_KEPT, _LEAVING, _AWAY, _COMING, _BACK = range(5)
+_OutOfMemory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+_STALE = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation after it was saved, while "
+    "gapless.offload_activations was on"
+)
+
+
+class _Record:
+    """What was saved of one storage.  It lives as long as autograd has something of it."""
+
+    __slots__ = (
+        "owner",
+        "step",
+        "number",
+        "begin",
+        "bytes",
+        "origin",
+        "version",
+        "alias",
+        "storage",
+        "offset",
+        "stream",
+        "item",
+        "state",
+        "stale",
+        "holders",
+        "uses",
+        "counted",
+        "__weakref__",
+    )
+
+    def __init__(self, owner: "Offload", step: "_Step", tensor: torch.Tensor, begin: int, end: int) -> None:
+        self.owner, self.step = owner, step
+        self.begin, self.bytes = begin, end - begin
+        self.origin = StorageWeakRef(tensor.untyped_storage())
+        self.version = tensor._version
+        self.alias: Optional[torch.Tensor] = tensor.detach()  # has the counter of changes
+        self.storage: Optional[torch.UntypedStorage] = tensor.untyped_storage()
+        self.offset = 0  # of `storage` in the storage that was saved
+        self.stream: Any = None
+        self.item = 0
+        self.state = _KEPT
+        self.stale = self.counted = False
+        self.holders = self.uses = 0  # of autograd's nodes
+        self.number = step.recording.save(self.bytes)
+
+    def __del__(self) -> None:
+        size = self.bytes if self.counted and self.state != _AWAY else 0
+        self.owner._bury(
+            _Remains(self.step, self.number, self.origin.cdata, size, self.state, self.item, self.storage, self.stream)
+        )
+
+
+class _Remains(NamedTuple):
+    """Of a record that nobody needs any more."""
+
+    step: "_Step"
+    number: int
+    origin: int
+    on_device: int  # bytes
+    state: int
+    item: int
+    storage: Optional[torch.UntypedStorage]
+    stream: Any
+
+
+class _Packed(NamedTuple):
+    """What autograd holds instead of a tensor."""
+
+    record: _Record
+    like: Tuple[torch.dtype, torch.Size, Tuple[int, ...], int]
+
+
+class _Step:
+    """From a first save to the end of the last record."""
+
+    def __init__(self) -> None:
+        self.recording = Recording()
+        self.alive = self.saved_bytes = self.evicted = 0
+        self.stays: "set[int]" = set()
+
+
+def _push(queue: Deque["weakref.ref[_Record]"], record: _Record) -> None:
+    """The dead go when they are many."""
+    queue.append(weakref.ref(record))
+    if len(queue) % 256 == 0:
+        alive = [link for link in queue if link() is not None]
+        queue.clear()
+        queue.extend(alive)
+
+
+class Offload:
+    """What :func:`gapless.offload_activations` returns; a context manager that may be entered again and again, by several threads too."""
+
+    def __init__(self, budget: Union[int, float], device: torch.device, least: int, heap: Optional[Heap]) -> None:
+        if budget < 0 or (isinstance(budget, float) and budget > 1):
+            raise ValueError(f"budget {budget}: bytes, or a share of them from 0.0 to 1.0")
+        self.budget, self.device, self.least = budget, device, least
+        self._store: CardStore = store_for(device, heap)
+        self._lock = threading.RLock()
+        self._contexts = threading.local()
+        self._plan: Optional[Plan] = None
+        self._step = _Step()
+        self._records: Dict[int, List["weakref.ref[_Record]"]] = {}  # by storage
+        self._kept: Deque["weakref.ref[_Record]"] = collections.deque()  # the oldest first, like the next two
+        self._leaving: Dict[bool, Deque["weakref.ref[_Record]"]] = {False: collections.deque(), True: collections.deque()}
+        self._back: Deque["weakref.ref[_Record]"] = collections.deque()
+        self._ahead: List["weakref.ref[_Record]"] = []  # to be brought back, the next one last
+        self._ahead_old = True
+        self._remains: Deque[_Remains] = collections.deque()
+        self._on_device = self._coming = 0  # bytes; records
+        self._said: "set[str]" = set()
+        self._figures: Dict[str, int] = collections.defaultdict(int)
+
+    # ---- for the program ----
+
+    def __enter__(self) -> "Offload":
+        with self._locked():
+            if not self._step.alive:
+                self._begin_step()
+        stack = self._contexts.__dict__.setdefault("stack", [])
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        hooks.__enter__()
+        stack.append(hooks)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._contexts.stack.pop().__exit__(*exception)
+        with self._locked():
+            pass
+
+    def stats(self) -> Dict[str, int]:
+        """Counts since the beginning, and bytes now: saved_bytes (of storages that were saved), away_bytes and back_bytes (copied), disk_bytes
+        (of these to the disk), late (not asked for before they were needed), evicted (left though the plan kept them), refused (kept for
+        want of room), device_bytes (saved and on the device now), device_bytes_peak, planned (saves of the plan)."""
+        with self._locked():
+            names = "saved_bytes away_bytes back_bytes disk_bytes late evicted refused device_bytes_peak".split()
+            found = {name: self._figures[name] for name in names}
+            found.update(device_bytes=self._on_device, planned=len(self._plan) if self._plan else 0)
+            return found
+
+    # ---- steps and their plan ----
+
+    def _begin_step(self) -> None:
+        step, plan = self._step, self._plan
+        if step.recording.used and (plan is None or len(plan) != len(step.recording.sizes) or step.evicted or step.stays):
+            stays = step.stays | (plan.stays if plan and len(plan) == len(step.recording.sizes) else set())
+            self._plan = plan = make_plan(step.recording, stays)
+            plan.place(self._budget_of(plan), self._store.host_bytes(), UNIT)
+        if step.recording.sizes:
+            self._step = _Step()
+
+    def _budget_of(self, plan: Plan) -> float:
+        """In bytes of the recorded step."""
+        return self.budget * plan.peak if isinstance(self.budget, float) else self.budget
+
+    def _ratio(self) -> float:
+        step = self._step
+        return self._plan.ratio(len(step.recording.sizes), step.saved_bytes) if self._plan else 1.0
+
+    def _limit(self) -> float:
+        """Bytes that may be on the device now."""
+        if not isinstance(self.budget, float):
+            return self.budget
+        return self._budget_of(self._plan) * self._ratio() if self._plan else 0
+
+    def _is_to_leave(self, record: _Record) -> bool:
+        plan = self._plan
+        if plan is None:
+            return isinstance(self.budget, float)
+        scale = 1.0 if isinstance(self.budget, float) else self._ratio()
+        return plan.leaves(record.number, self._budget_of(plan) / scale)
+
+    def _stays(self, record: _Record) -> bool:
+        return self._plan is not None and record.number in self._plan.stays
+
+    # ---- saving ----
+
+    def _passes(self, tensor: torch.Tensor) -> bool:
+        """What is left to autograd: other devices, kinds of tensors that are more than bytes, parameters and views of them, what is small."""
+        if type(tensor) is not torch.Tensor or tensor.device.type != self.device.type:
+            return True
+        if tensor.device.type == "cuda" and tensor.device.index != self._store.index:
+            return True
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_inference():
+            return True
+        if tensor.is_conj() or tensor.is_neg() or not tensor.numel():
+            return True
+        base = tensor if tensor._base is None else tensor._base
+        if base.is_leaf and base.requires_grad:
+            return True
+        return tensor.untyped_storage().nbytes() < self.least
+
+    def _pack(self, tensor: torch.Tensor) -> Any:
+        if self._passes(tensor):
+            return tensor
+        begin, end = extent(tensor)
+        with self._locked(), torch.no_grad():
+            record = self._find(tensor, begin, end)
+            if record is None and end - begin < self.least:
+                return tensor.clone()  # a little of much: the much may go
+            if record is None:
+                record = self._save(tensor, begin, end)
+            record.holders += 1
+        return _Packed(record, (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()))
+
+    def _find(self, tensor: torch.Tensor, begin: int, end: int) -> Optional[_Record]:
+        """One that has these bytes as they are now."""
+        for link in self._records.get(tensor.untyped_storage()._cdata, ()):
+            record = link()
+            if record is not None and record.begin <= begin and end <= record.begin + record.bytes:
+                if record.version == tensor._version and not record.origin.expired():
+                    return record
+        return None
+
+    def _save(self, tensor: torch.Tensor, begin: int, end: int) -> _Record:
+        step = self._step
+        if not step.alive and step.recording.used:
+            self._begin_step()
+            step = self._step
+        record = _Record(self, step, tensor, begin, end)
+        record.stream = self._store.stream()
+        step.alive += 1
+        self._list(record)
+        step.saved_bytes += record.bytes
+        self._figures["saved_bytes"] += record.bytes
+        if not self._stays(record):
+            record.counted = True
+            self._count(record.bytes)
+            _push(self._kept, record)
+            if self._is_to_leave(record):
+                self._send(record)
+        self._settle_done()
+        self._make_room()
+        return record
+
+    def _list(self, record: _Record) -> None:
+        self._records.setdefault(record.origin.cdata, []).append(weakref.ref(record))
+
+    def _count(self, size: int) -> None:
+        self._on_device += size
+        self._figures["device_bytes_peak"] = max(self._figures["device_bytes_peak"], self._on_device)
+
+    # ---- leaving ----
+
+    def _send(self, record: _Record) -> bool:
+        """Begins to copy; False: there is no room, and the record stays where it is."""
+        disk = self._plan is not None and record.number in self._plan.to_disk
+        place = "disk" if disk else None
+        try:
+            record.item = self._store.put(record.storage, record.begin, record.bytes, record.stream, place)
+        except _errors.Error as reason:
+            self._refuse(reason)
+            return False
+        disk = self._store.heap.look(record.item, self._store.index)["disk_bytes"] > 0
+        record.state = _LEAVING
+        _push(self._leaving[disk], record)
+        self._figures["away_bytes"] += record.bytes
+        self._figures["disk_bytes"] += record.bytes if disk else 0
+        return True
+
+    def _refuse(self, reason: Exception) -> None:
+        self._figures["refused"] += 1
+        if "refused" not in self._said:
+            say(f"offload_activations: {reason}; what finds no room stays on the device")
+        self._said.add("refused")
+
+    def _settle(self, record: _Record) -> None:
+        """From here on the stream of the record waits for the copy, and so the memory may serve others."""
+        try:
+            self._store.join(record.item, record.stream)
+        except _errors.Error as reason:  # the disk: the bytes are here still
+            self._refuse(reason)
+            self._store.drop(record.item)
+            record.item, record.state = 0, _KEPT
+            return
+        record.stale = record.alias is None or record.alias._version != record.version
+        self._store.used_on(record.alias, record.stream)
+        record.alias = record.storage = None
+        record.state = _AWAY
+        self._ahead_old = True
+        self._on_device -= record.bytes
+
+    def _settle_done(self) -> None:
+        """What is away already need not wait for the budget."""
+        for queue in self._leaving.values():
+            while queue:
+                record = queue[0]()
+                if record is not None and record.state == _LEAVING:
+                    if self._store.busy(record.item):
+                        break
+                    self._settle(record)
+                queue.popleft()
+
+    def _settle_next(self) -> bool:
+        """The oldest one that leaves; those that go to the disk last.  False: none does."""
+        for queue in (self._leaving[False], self._leaving[True]):
+            while queue:
+                record = queue.popleft()()
+                if record is not None and record.state == _LEAVING:
+                    self._settle(record)
+                    return True
+        return False
+
+    def _let_back_go(self) -> bool:
+        """One that was brought back and used, and whose copy is there still (a graph that is retained)."""
+        for _ in range(len(self._back)):
+            link = self._back.popleft()
+            record = link()
+            if record is None or record.state != _BACK:
+                continue
+            if record.uses >= record.holders:
+                record.storage, record.state = None, _AWAY
+                self._ahead_old = True
+                self._on_device -= record.bytes
+                return True
+            self._back.append(link)
+        return False
+
+    def _evict(self) -> bool:
+        """The oldest one that is kept: it is used last."""
+        while self._kept:
+            record = self._kept.popleft()()
+            if record is not None and record.state == _KEPT:
+                if not self._send(record):
+                    return False
+                record.step.evicted += 1
+                self._figures["evicted"] += 1
+                return True
+        return False
+
+    def _make_room(self, room: int = 0) -> None:
+        while self._on_device + room > self._limit():
+            if not (self._settle_next() or self._let_back_go() or (not room and self._evict())):
+                return
+
+    # ---- coming back ----
+
+    def _unpack(self, packed: Any) -> torch.Tensor:
+        if not isinstance(packed, _Packed):
+            return packed
+        record = packed.record
+        with self._locked(), torch.no_grad():
+            self._note_use(record)
+            stream = self._store.stream()
+            if record.state == _AWAY:
+                self._make_room(record.bytes)
+                self._figures["late"] += 1
+                self._fetch(record)
+            if record.state == _COMING:
+                self._arrive(record, stream)
+            if record.stale or (record.alias is not None and record.alias._version != record.version):
+                raise RuntimeError(_STALE)
+            tensor = rebuild(record.storage, record.offset, packed.like)
+            if stream != record.stream:
+                self._store.used_on(tensor, stream)
+            self._bring_ahead()
+        return tensor
+
+    def _note_use(self, record: _Record) -> None:
+        if not record.uses:
+            record.step.recording.use(record.number)
+            if record.state >= _AWAY and not record.origin.expired():
+                record.step.stays.add(record.number)  # somebody has it on the device all the time
+        record.uses += 1
+
+    def _fetch(self, record: _Record) -> None:
+        record.storage, record.offset = new_storage(record.bytes, self.device), record.begin
+        record.stream = self._store.stream()
+        try:
+            self._store.get(record.item, record.storage, record.bytes, record.stream)
+        except BaseException:
+            record.storage = None
+            raise
+        record.state = _COMING
+        self._coming += 1
+        self._count(record.bytes)
+        self._figures["back_bytes"] += record.bytes
+
+    def _arrive(self, record: _Record, stream: Any) -> None:
+        self._coming -= 1
+        try:
+            self._store.join(record.item, stream)
+            if stream != record.stream:
+                self._store.join(record.item, record.stream)
+        except _errors.Error:
+            with contextlib.suppress(_errors.Error):
+                self._store.wait(record.item)  # nothing writes there any more
+            record.storage, record.state = None, _AWAY
+            self._on_device -= record.bytes
+            raise
+        record.state = _BACK
+        _push(self._back, record)
+
+    def _order(self) -> None:
+        """By the uses of the recorded step; else the newest save is the first to be used."""
+        plan, found = self._plan, {}
+        for links in self._records.values():
+            for link in links:
+                record = link()
+                if record is not None and not record.uses:
+                    found[id(record)] = record
+        ranks = plan.ranks if plan is not None and all(r.number < len(plan) for r in found.values()) else None
+        records = sorted(found.values(), key=lambda r: -ranks[r.number] if ranks else r.number)
+        self._ahead = [weakref.ref(record) for record in records]
+        self._ahead_old = False
+
+    def _bring_ahead(self) -> None:
+        """As many as the budget has room for, and one in any case."""
+        if self._ahead_old:
+            self._order()
+        while self._ahead:
+            record = self._ahead[-1]()
+            if record is not None and record.state == _AWAY and not record.uses:
+                if self._coming:
+                    self._make_room(record.bytes)
+                    if self._on_device + record.bytes > self._limit():
+                        return
+                try:
+                    self._fetch(record)
+                except _OutOfMemory:
+                    return
+            self._ahead.pop()
+
+    # ---- ends ----
+
+    def _bury(self, remains: _Remains) -> None:
+        """Called where a record dies, wherever that is: by whoever has the lock, or has it next."""
+        if sys.is_finalizing():
+            return
+        self._remains.append(remains)
+        if self._lock.acquire(blocking=False):  # pylint: disable=consider-using-with
+            try:
+                if not self._contexts.__dict__.get("depth"):
+                    self._clean()
+            finally:
+                self._lock.release()
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            here = self._contexts.__dict__
+            here["depth"] = here.get("depth", 0) + 1
+            try:
+                self._clean()
+                yield
+            finally:
+                self._clean()
+                here["depth"] -= 1
+
+    def _clean(self) -> None:
+        while self._remains:
+            gone = self._remains.popleft()
+            gone.step.alive -= 1
+            gone.step.recording.end(gone.number)
+            links = [link for link in self._records.pop(gone.origin, ()) if link() is not None]
+            if links:
+                self._records[gone.origin] = links
+            self._on_device -= gone.on_device
+            self._coming -= gone.state == _COMING
+            if gone.item:
+                self._let_go(gone)
+
+    def _let_go(self, gone: _Remains) -> None:
+        try:
+            if gone.state in (_LEAVING, _COMING):
+                self._store.join(gone.item, gone.stream)  # then its memory may be another's
+        except _errors.Error:
+            with contextlib.suppress(_errors.Error):
+                self._store.wait(gone.item)
+        with contextlib.suppress(_errors.Error, ValueError):
+            self._store.drop(gone.item)
+
+
+_known: Dict[Any, Offload] = {}
+_known_lock = threading.Lock()
+
+
+def _device_of(device: Any) -> torch.device:
+    found = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device is None else torch.device(device)
+    if found.type == "cuda" and found.index is None:
+        found = torch.device("cuda", torch.cuda.current_device())
+    return found
+
+
+def activations(
+    budget: Union[int, float], device: Any = None, *, least: int = 1 << 20, name: str = "", heap: Optional[Heap] = None
+) -> Offload:
+    """See gapless.offload_activations()."""
+    found = _device_of(device)
+    if heap is not None:
+        return Offload(budget, found, least, heap)
+    with _known_lock:
+        key = (type(budget), budget, found, least, name)
+        if key not in _known:
+            _known[key] = Offload(budget, found, least, None)
+        return _known[key]

@@ -1,0 +1,567 @@
+"""Activations and states of optimizers that leave the device and come back, on the processor: results are the same, bit for bit."""
+
+import copy
+import gc
+import subprocess
+import sys
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gapless  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+torch.set_num_threads(1)
+MIB = 1 << 20
+LEAST = 4096
+BUDGETS = (0, 3 * MIB, 0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@pytest.fixture
+def heap():
+    with gapless.Heap("host", device_bytes=256 * MIB, conf="tiers:host=256M", environment=False, threads=False) as made:
+        yield made
+        gc.collect()
+        assert made.tiers()["host_used_bytes"] == 0
+        made.check(0)
+
+
+def offload(budget, heap):
+    return gapless.offload_activations(budget, "cpu", least=LEAST, heap=heap)
+
+
+class Net(nn.Module):
+    """Residual blocks over views that are not contiguous; `how` wraps a block's call."""
+
+    def __init__(self, layers=4, wide=128, how=lambda block, x: block(x)):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.ModuleList([nn.LayerNorm(wide), nn.Linear(wide, 3 * wide)]) for _ in range(layers))
+        self.how = how
+
+    def forward(self, x):
+        for norm, linear in self.blocks:
+            x = x + self.how(lambda y, n=norm, l=linear: self.mix(n, l, y), x)
+        return x
+
+    @staticmethod
+    def mix(norm, linear, x):
+        q, k, v = linear(norm(x)).view(4, -1, 4, 96).transpose(1, 2).chunk(3, -1)
+        return F.dropout(F.scaled_dot_product_attention(q, k, v), 0.1).transpose(1, 2).reshape(x.shape)
+
+
+def train(context, steps=4, make=Net, rows=lambda step: 256 + 64 * step):
+    """Losses and parameters after some steps; `context` is entered for each forward."""
+    torch.manual_seed(0)
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    losses = []
+    for step in range(steps):
+        x = torch.randn(rows(step), 128, requires_grad=True)
+        with context:
+            loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, [p.detach().clone() for p in net.parameters()]
+
+
+class Nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+
+def equal(a, b):
+    return a[0] == b[0] and all(torch.equal(x, y) for x, y in zip(a[1], b[1]))
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_same_results(heap, budget):
+    context = offload(budget, heap)
+    assert equal(train(context), train(Nothing()))
+    stats = context.stats()
+    assert stats["device_bytes"] == 0 and stats["planned"] > 10 and stats["refused"] == 0
+    assert stats["away_bytes"] == stats["back_bytes"]
+
+
+def test_a_budget_is_kept_and_costs_what_it_must(heap):
+    whole = offload(1 << 40, heap)
+    train(whole, rows=lambda step: 256)
+    peak = whole.stats()["device_bytes_peak"]
+    assert whole.stats()["away_bytes"] == 0 and whole.stats()["saved_bytes"] == 4 * peak
+    for part in (0.75, 0.5, 0.25):
+        context = offload(int(part * peak), heap)
+        train(context, rows=lambda step: 256)
+        stats = context.stats()
+        most = 0.5 * MIB  # what is being saved, or is needed at once
+        assert stats["device_bytes_peak"] <= part * peak + most
+        assert (1 - part) * 4 * peak - most <= stats["away_bytes"] <= (1 - part) * 4 * peak + 8 * most
+        assert stats["evicted"] > 0 and stats["late"] <= 4  # evicted in the first step, which has no plan
+
+
+def test_evicted_in_the_first_step_only(heap):
+    context = offload(MIB, heap)
+    train(context, steps=1, rows=lambda step: 256)
+    first = context.stats()["evicted"]
+    train(context, steps=3, rows=lambda step: 256)
+    assert context.stats()["evicted"] == first > 0
+
+
+def test_views_are_copied_once(heap):
+    context = offload(0, heap)
+    x = torch.randn(64, 64, requires_grad=True) * 1.0
+    with context:
+        loss = sum((x.view(shape) ** 2).sum() + x.view(shape).t().exp().sum() for shape in ((64, 64), (32, 128), (1, 4096)))
+    assert context.stats()["away_bytes"] == 4 * x.nbytes  # x, and each of three exp
+    loss.backward()
+    assert context.stats()["back_bytes"] == context.stats()["away_bytes"]
+
+
+def test_parameters_and_small_tensors_stay(heap):
+    context = offload(0, heap)
+    linear = nn.Linear(128, 128)
+    with context:
+        loss = F.linear(torch.ones(4, 128), linear.weight.t().contiguous().t(), linear.bias).sum() + (linear.weight.t() ** 2).sum()
+    saved = context.stats()["saved_bytes"]
+    loss.backward()
+    assert saved in (0, linear.weight.nbytes)  # the copy that contiguous() made, where it is saved
+    assert linear.weight.grad is not None
+
+
+def test_a_little_of_much(heap):
+    """A small view does not keep a large storage on the device."""
+    context = offload(0, heap)
+    x = torch.randn(512, 512, requires_grad=True)
+    with context:
+        large = x * 2
+        loss = (large[:, :1] ** 2).sum() + (large**2).sum()
+        origin = torch.multiprocessing.reductions.StorageWeakRef(large.untyped_storage())
+        del large
+        (torch.randn(64, 64, requires_grad=True) ** 2).sum()  # room is made at the next save
+    assert origin.expired()
+    loss.backward()
+    assert torch.allclose(x.grad, 8 * x + torch.cat([8 * x[:, :1], torch.zeros(512, 511)], 1))
+
+
+def test_what_lives_anyway_is_learnt(heap):
+    """What the program holds itself is not copied again from the second step on."""
+    context, held = offload(0.0, heap), []
+    for _ in range(3):
+        x = torch.randn(128, 128, requires_grad=True)
+        with context:
+            y = x * 2
+            held.append(y)
+            loss = (y**2).sum()
+        loss.backward()
+        held.append(context.stats()["away_bytes"])
+        del loss
+    assert held[1] == held[3] == held[5] == held[0].nbytes
+
+
+def test_step_of_another_shape(heap):
+    """The plan of one network, then of another: kept budgets, same results, and a plan of its own later."""
+    context = offload(MIB, heap)
+    train(context)
+    expected = train(Nothing(), make=lambda: Net(layers=7))
+    assert equal(train(context, make=lambda: Net(layers=7)), expected)
+    assert context.stats()["device_bytes_peak"] <= 2 * MIB
+
+
+@pytest.mark.parametrize("reentrant", (False, True))
+def test_checkpoints(heap, reentrant):
+    def make():
+        return Net(how=lambda block, x: checkpoint(block, x, use_reentrant=reentrant))
+
+    def rows(step):
+        return 256
+
+    expected = train(Nothing(), make=make, rows=rows)
+    assert equal(train(offload(0, heap), make=make, rows=rows), expected)
+
+    class Whole(Nothing):  # the backward is inside, too
+        pass
+
+    def run(context):
+        torch.manual_seed(0)
+        net = make()
+        out = []
+        for _ in range(3):
+            x = torch.randn(256, 128, requires_grad=True)
+            with context:
+                loss = net(x).square().mean()
+                loss.backward()
+            out.append(x.grad.clone())
+        return out
+
+    assert all(torch.equal(a, b) for a, b in zip(run(offload(MIB // 2, heap)), run(Whole())))
+
+
+def test_autocast(heap):
+    def run(context):
+        torch.manual_seed(0)
+        net = nn.Sequential(*(nn.Linear(128, 128) for _ in range(4)))
+        x = torch.randn(256, 128)
+        with context, torch.autocast("cpu", torch.bfloat16):
+            loss = net(x).float().square().mean()
+        loss.backward()
+        return [p.grad for p in net.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(run(offload(0, heap)), run(Nothing())))
+
+
+def test_retained_and_doubled(heap):
+    """Two backward passes over one graph, and gradients of gradients."""
+
+    def run(context):
+        torch.manual_seed(0)
+        x = torch.randn(128, 128, requires_grad=True)
+        with context:
+            y = (x.sin() * x.exp()).sigmoid().sum()
+        y.backward(retain_graph=True)
+        y.backward(retain_graph=True)
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        with context:
+            z = (first**2).sum()
+        z.backward()
+        return x.grad
+
+    context = offload(0, heap)
+    assert torch.equal(run(context), run(Nothing()))
+    gc.collect()
+    assert context.stats()["device_bytes"] == 0
+
+
+def test_modified_after_it_was_saved(heap):
+    """What torch refuses is refused, while the bytes are on the device; and not where they are safe already."""
+    x = torch.randn(64, 64, requires_grad=True)
+    with offload(1.0, heap):
+        y = x * 2
+        z = (y**2).sum()  # without a plan all leaves at once
+        y.mul_(3)
+    z.backward()
+    assert torch.equal(x.grad, 8 * x)
+    with offload(1 << 40, heap):
+        y = x * 2
+        z = (y**2).sum()
+        y.mul_(3)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_a_changed_storage_is_saved_again(heap):
+    x = torch.ones(64, 64, requires_grad=True)
+    with offload(0, heap):
+        y = x.detach() * 1.0
+        a = (x * y).sum()
+        with torch.no_grad():
+            y.add_(1)
+        b = (x * y).sum()
+    b.backward()
+    assert torch.equal(x.grad, torch.full((64, 64), 2.0))
+    del a
+
+
+class Marked(torch.Tensor):
+    """A subclass that does nothing."""
+
+
+def test_other_kinds_of_tensors_pass(heap):
+    context = offload(0, heap)
+    x = torch.randn(64, 64, requires_grad=True)
+    marked = torch.randn(64, 64).as_subclass(Marked)
+    sparse = torch.eye(64).to_sparse()
+    twisted = torch.randn(64, 64, dtype=torch.complex64).conj()
+    with context:
+        loss = (x * marked).as_subclass(torch.Tensor).sum() + torch.sparse.mm(sparse, x).sum() + (x * twisted).abs().sum()
+    loss.backward()
+    assert x.grad.isfinite().all()
+    assert type((x * marked).grad_fn) is not None and context.stats()["refused"] == 0
+
+
+def test_complex_and_other_types(heap):
+    for dtype in (torch.float64, torch.complex64, torch.bfloat16):
+
+        def run(context, dtype=dtype):
+            torch.manual_seed(1)
+            x = torch.randn(70, 70, dtype=dtype, requires_grad=True)
+            with context:
+                y = (x[3:, 5:].t() * x[3:, 5:].t()).exp()
+            y.abs().float().sum().backward()
+            return x.grad
+
+        assert torch.equal(run(offload(0, heap)), run(Nothing()))
+
+
+def test_exception_in_the_forward(heap):
+    context = offload(0, heap)
+    x = torch.randn(128, 128, requires_grad=True)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            with context:
+                y = (x.exp() ** 2).sin()
+                1 / 0
+        y = None  # noqa: F841
+    assert context.stats()["device_bytes"] == 0
+    expected = train(Nothing())
+    assert equal(train(context), expected)
+
+
+def test_nested(heap):
+    """The inner one has what is saved inside."""
+    outer, inner = offload(0, heap), offload(0, heap)
+    x = torch.randn(64, 64, requires_grad=True)
+    with outer:
+        y = x.exp()
+        with inner, outer, inner:
+            y = y.exp()
+        y = y.exp()
+    y.sum().backward()
+    assert outer.stats()["away_bytes"] == 2 * x.nbytes and inner.stats()["away_bytes"] == x.nbytes
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), outer:
+        x.exp().sum().backward()
+
+
+def test_several_forwards_before_their_backwards(heap):
+    def run(context):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 128))
+        for _ in range(2):
+            losses = []
+            for _ in range(3):
+                with context:
+                    losses.append(net(torch.randn(128, 128)).square().mean())
+            losses[1].backward()
+            (losses[0] + losses[2]).backward()
+        return [p.grad for p in net.parameters()]
+
+    context = offload(0.5, heap)
+    assert all(torch.equal(a, b) for a, b in zip(run(context), run(Nothing())))
+    assert context.stats()["device_bytes"] == 0
+
+
+def test_threads(heap):
+    context, wrong = offload(MIB, heap), []
+
+    def work(seed):
+        def run(context):
+            generator = torch.Generator().manual_seed(seed)
+            x = torch.randn(256, 128, generator=generator, requires_grad=True)
+            for _ in range(4):
+                with context:
+                    y = (x.exp().sin() * x.cos()).tanh().sum()
+                y.backward()
+            return x.grad
+
+        wrong.append(not torch.equal(run(context), run(Nothing())))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [False] * 4 and context.stats()["device_bytes"] == 0
+
+
+# ---- room, the disk, and what goes wrong ----
+
+
+def test_to_the_disk_when_host_memory_is_full(tmp_path):
+    conf = f"tiers:host=36M,disk={tmp_path}:200M"
+    with gapless.Heap("host", device_bytes=256 * MIB, conf=conf, environment=False, threads=False) as small:
+        context = offload(0, small)
+        assert equal(train(context), train(Nothing()))
+        stats = context.stats()
+        assert 0 < stats["disk_bytes"] < stats["away_bytes"] and stats["refused"] == 0
+        gc.collect()
+        assert small.tiers()["disk_used_bytes"] == 0
+
+
+def test_no_room(capfd):
+    with gapless.Heap("host", device_bytes=256 * MIB, conf="tiers:host=4M", environment=False, threads=False) as small:
+        context = offload(0, small)
+        assert equal(train(context), train(Nothing()))
+        assert context.stats()["refused"] > 0
+        said = capfd.readouterr().err
+        assert said.count("what finds no room stays on the device") == 1 and "the limit is that of tiers" in said
+
+
+FULL_DISK = """
+import resource, signal, sys
+sys.path[:] = {path!r}
+import test_offload as t, gapless
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with gapless.Heap("host", device_bytes=256 << 20, conf="tiers:host=34M,disk={folder}:900M", environment=False, threads=False) as heap:
+    context = t.offload(0, heap)
+    heap.free(heap.alloc(1 << 20))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (24 << 20, 24 << 20))
+    same = t.equal(t.train(context), t.train(t.Nothing()))
+    print(same, context.stats()["refused"] > 0, context.stats()["disk_bytes"] > 0)
+"""
+
+
+def test_full_disk(tmp_path):
+    code = FULL_DISK.format(path=[str(__file__).rpartition("/")[0], *sys.path], folder=tmp_path)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["True", "True", "True"], done.stderr
+    assert "no more space" in done.stderr
+
+
+def test_corrupted_on_the_disk(tmp_path):
+    """What a disk gives back wrong is an error in words, not a wrong gradient."""
+    import glob
+    import os
+
+    conf = f"tiers:disk={tmp_path}:200M"
+    with gapless.Heap("host", device_bytes=256 * MIB, conf=conf, environment=False, threads=False) as heap:
+        context = offload(0, heap)
+        x = torch.randn(512, 512, requires_grad=True)
+        with context:
+            y = x.exp().sum()
+        assert context.stats()["disk_bytes"] > 0
+        mine = [name for name in glob.glob("/proc/self/fd/*") if os.path.exists(name) and str(tmp_path) in os.readlink(name)]
+        with open(mine[0], "r+b", buffering=0) as file:
+            file.seek(8192)
+            file.write(bytes([1, 2, 3]))
+            os.fsync(file.fileno())
+        with pytest.raises(gapless.Error, match="checksum"):
+            y.backward()
+        del y
+
+
+def test_arguments(heap):
+    for budget in (-1, 1.5, -0.5):
+        with pytest.raises(ValueError, match="budget"):
+            offload(budget, heap)
+    assert gapless.offload_activations(0.5, "cpu", name="a") is gapless.offload_activations(0.5, "cpu", name="a")
+    assert gapless.offload_activations(0.5, "cpu", name="a") is not gapless.offload_activations(0.5, "cpu", name="b")
+    assert gapless.offload_activations(1, "cpu") is not gapless.offload_activations(1.0, "cpu")
+
+
+# ---- optimizers ----
+
+OPTIMIZERS = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-2),
+    "fused": lambda p: torch.optim.AdamW(p, lr=1e-2, fused=True),
+    "one by one": lambda p: torch.optim.Adam(p, lr=1e-2, foreach=False, amsgrad=True),
+    "momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, centered=True, momentum=0.5),
+    "groups": lambda p: torch.optim.AdamW(
+        [{"params": list(p)[:5], "lr": 1e-2}, {"params": [], "lr": 1}, {"params": [torch.nn.Parameter(torch.ones(3))]}]
+    ),
+}
+
+
+def optimize(make, heap, between=None, **options):
+    torch.manual_seed(0)
+    net = nn.Sequential(*(nn.Linear(128, 128) for _ in range(5)))
+    optimizer, calls = make(net.parameters()), []
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    states = gapless.offload_optimizer(optimizer, least=1024, heap=heap, **options) if heap else None
+    for step in range(5):
+        net(torch.randn(16, 128)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler.step()
+        if between:
+            between(step, optimizer, states)
+    assert len(calls) == 5
+    kept = copy.deepcopy(optimizer.state_dict()["state"])
+    if states:
+        states.close()
+        states.close()
+        net(torch.randn(16, 128)).square().mean().backward()
+        optimizer.step()
+        assert len(calls) == 6
+    else:
+        net(torch.randn(16, 128)).square().mean().backward()
+        optimizer.step()
+    return [p.detach() for p in net.parameters()], kept
+
+
+def same_states(a, b):
+    found = [torch.equal(v, b[k][n]) for k, s in a.items() for n, v in s.items() if isinstance(v, torch.Tensor)]
+    return found and all(found)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("window", (1, 200_000, 1 << 30))
+def test_optimizers(heap, name, window, recwarn):
+    params, states = optimize(OPTIMIZERS[name], None)
+    away = []
+    ours, our_states = optimize(
+        OPTIMIZERS[name], heap, lambda step, optimizer, states: away.append(states.stats()["away_bytes"]), window=window
+    )
+    assert all(torch.equal(a, b) for a, b in zip(params, ours)) and same_states(states, our_states)
+    assert min(away) == max(away) >= 128 * 128 * 4
+    assert not [w for w in recwarn if "overridden" in str(w.message)]
+
+
+def test_states_that_are_saved_and_loaded(heap):
+    def between(step, optimizer, states):
+        if step == 2:
+            saved = copy.deepcopy(optimizer.state_dict())
+            if states:
+                assert states.stats()["away_bytes"] == 0
+            optimizer.load_state_dict(saved)
+
+    a, b = optimize(OPTIMIZERS["adamw"], None, between), optimize(OPTIMIZERS["adamw"], heap, between)
+    assert all(torch.equal(x, y) for x, y in zip(a[0], b[0])) and same_states(a[1], b[1])
+
+
+def test_loaded_while_they_are_away(heap):
+    def between(step, optimizer, states):
+        if step == 1:
+            between.saved = copy.deepcopy(optimizer.state_dict())
+        if step == 3:
+            optimizer.load_state_dict(between.saved)
+
+    a, b = optimize(OPTIMIZERS["adamw"], None, between), optimize(OPTIMIZERS["adamw"], heap, between)
+    assert all(torch.equal(x, y) for x, y in zip(a[0], b[0])) and same_states(a[1], b[1])
+
+
+def test_memory_between_steps_is_given_back(heap):
+    parameter = nn.Parameter(torch.ones(1024, 256))
+    optimizer = torch.optim.Adam([parameter])
+    parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    states = gapless.offload_optimizer(optimizer, heap=heap)  # of states that are there
+    average = optimizer.state[parameter]["exp_avg"]
+    assert average.untyped_storage().nbytes() == 0 and states.stats()["away_bytes"] == 2 * parameter.nbytes
+    with pytest.raises(ValueError, match="already"):
+        gapless.offload_optimizer(optimizer, heap=heap)
+    states.bring_back()
+    assert average is optimizer.state[parameter]["exp_avg"] and torch.allclose(average, torch.full_like(average, 0.1))
+    states.close()
+
+
+def test_no_room_for_states(capfd):
+    with gapless.Heap("host", device_bytes=64 * MIB, conf="tiers:host=2M", environment=False, threads=False) as small:
+        a, b = optimize(OPTIMIZERS["adamw"], None), optimize(OPTIMIZERS["adamw"], small, window=1)
+        assert all(torch.equal(x, y) for x, y in zip(a[0], b[0])) and same_states(a[1], b[1])
+        assert capfd.readouterr().err.count("what finds no room stays on the device") == 1
+
+
+def test_closures_and_refusals(heap):
+    parameter = nn.Parameter(torch.ones(64, 64))
+    optimizer = torch.optim.Adam([parameter])
+    states = gapless.offload_optimizer(optimizer, least=1024, heap=heap)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (parameter**2).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 4096
+    assert states.stats()["away_bytes"] == 2 * parameter.nbytes
+    states.close()
+    with pytest.raises(TypeError, match="LBFGS"):
+        gapless.offload_optimizer(torch.optim.LBFGS([parameter]))
