@@ -299,6 +299,15 @@ part_torch() {
   check torch timeout 590 python3 bench/torch/figures.py --commit "$(commit)" --out "$out" ${TORCH_FIGURES:-}
 }
 
+# Activations and states of optimizers beyond the card, beside what the link gives.  DISK: a folder on a disk.
+part_offload() {
+  has_torch || return
+  mkdir -p "$out"
+  check wheel install_wheel || return
+  GAP_COMMIT=$(commit) check offload timeout 280 python3 bench/torch/offload.py --disk "${DISK:-$PWD/$build}" ${OFFLOAD:-} >"$out/offload.jsonl"
+  cat "$out/offload.jsonl"
+}
+
 # Two cards of one machine: NCCL, peers, sharing, FSDP, histories.
 part_two() {
   has_torch || return
