@@ -30,7 +30,6 @@ TIGHT = 1.01
 LEAST_SPEED = 0.97
 ROUNDS = 9
 TAIL = 20
-OURS = {"gapless": "", "chunks": ", chunk_max:8M"}  # trainings with gapless, and what is said of them
 
 
 def arguments():
@@ -267,54 +266,48 @@ def caps_of(answers):
 def compare_losses(board, trainers):
     """With deterministic algorithms; bit by bit, where PyTorch agrees with itself."""
     one, two = (trainers["native"].play(deterministic=True) for _ in range(2))
-    for name, said in OURS.items():
-        ours = trainers[name].play(deterministic=True, caps=caps_of(one))
-        judge_losses(board, said, [[answer["losses"] for answer in answers] for answers in (one, two, ours)])
-
-
-def judge_losses(board, said, losses):
-    """Of each rank: PyTorch's own twice, and ours."""
+    ours = trainers["gapless"].play(deterministic=True, caps=caps_of(one))
+    losses = [[answer["losses"] for answer in answers] for answers in (one, two, ours)]
     far = max(abs(a - b) / abs(a) for mine, theirs in zip(losses[0], losses[2]) for a, b in zip(mine, theirs))
     agrees = losses[0] == losses[1]
     same = losses[2] == losses[0] if agrees else far < 0.01
     words = f"{len(losses[0][0])} losses a rank, " + ("identical" if losses[2] == losses[0] else f"at most {far:.2e} apart")
-    board.check("the same losses" + said, same, words + ("" if agrees else "; PyTorch's own differ from run to run"), {"apart": far, "native_agrees": agrees})
+    board.check("the same losses", same, words + ("" if agrees else "; PyTorch's own differ from run to run"), {"apart": far, "native_agrees": agrees})
 
 
-def say_memory(board, said, peaks, caps, answers):
+def say_memory(board, peaks, caps, answers):
     """`peaks`: P of each rank."""
     held = [answer["held"] / peak for answer, peak in zip(answers, peaks)]
     stolen, stalls = ([answer.get(name, 0) for answer in answers] for name in ("pages_stolen", "stalls"))
     within = all(answer["held"] <= cap for answer, cap in zip(answers, caps))
-    board.check("runs at 1.01 P" + said, within, f"P {[f'{peak / 2**30:.2f} GiB' for peak in peaks]}, held {[f'{one:.4f} P' for one in held]}, in the last "
+    board.check("runs at 1.01 P", within, f"P {[f'{peak / 2**30:.2f} GiB' for peak in peaks]}, held {[f'{one:.4f} P' for one in held]}, in the last "
                 f"round pages stolen {stolen}, stalls {stalls}", {"peak": peaks, "held": held, "pages_stolen": stolen, "stalls": stalls})
 
 
 def compare_speed(board, trainers):
-    names = ["native", *OURS]
-    first = trainers["native"].play()
-    caps, peaks = caps_of(first), [answer["active"] for answer in first]
-    for name in OURS:
-        trainers[name].play(caps=caps)
-    seconds, last = {name: [] for name in names}, {}
+    native, ours = trainers["native"], trainers["gapless"]
+    first = native.play()
+    caps = caps_of(first)
+    ours.play(caps=caps)
+    seconds = {"native": [], "gapless": []}
     for number in range(ROUNDS):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            last[name] = trainers[name].order("round")
-            seconds[name].append(max(sum(answer["seconds"]) for answer in last[name]))
+        for name in ("native", "gapless") if number % 2 else ("gapless", "native"):
+            last = trainers[name].order("round")
+            seconds[name].append(max(sum(answer["seconds"]) for answer in last))
+            if name == "gapless":
+                answers = last
+    say_memory(board, [answer["active"] for answer in first], caps, answers)
     medians = {name: statistics.median(found) for name, found in seconds.items()}
-    for name, said in OURS.items():
-        say_memory(board, said, peaks, caps, last[name])
-        speed = medians["native"] / medians[name]
-        board.check("speed at 1.01 P" + said, speed >= LEAST_SPEED or board.dry, f"{speed:.3f} ({1000 * medians[name]:.0f} ms a round beside "
-                    f"{1000 * medians['native']:.0f}, medians of {ROUNDS})", {"speed": speed, "asked": LEAST_SPEED, "seconds": seconds})
+    speed = medians["native"] / medians["gapless"]
+    board.check("speed at 1.01 P", speed >= LEAST_SPEED or board.dry, f"{speed:.3f} ({1000 * medians['gapless']:.0f} ms a round beside "
+                f"{1000 * medians['native']:.0f}, medians of {ROUNDS})", {"speed": speed, "asked": LEAST_SPEED, "seconds": seconds})
 
 
 def record(board, trainers):
     """First of all, so that the histories have a beginning; at the same time, which warms up too."""
     for name in ("native", "traced"):
         trainers[name].tell("record", path=board.path(name + "-rank{rank}.pickle"))
-    for name in OURS:
-        trainers[name].play(rounds=1)
+    trainers["gapless"].play(rounds=1)
     for name in ("native", "traced"):
         answers = trainers[name].hear()
         board.check(f"recorded, {name}", board.dry or all(os.path.getsize(answer["path"]) for answer in answers))
@@ -323,12 +316,11 @@ def record(board, trainers):
 
 def training(board):
     trainers = {"native": Trainer(board, "native", "native"), "gapless": Trainer(board, "gapless", "gapless"),
-                "chunks": Trainer(board, "chunks", "gapless", GAPLESS_CONF="chunk_max:8M"),
                 "traced": Trainer(board, "traced", "gapless", TWO_TRACE=board.path("rank{rank}.trace"))}
     try:
         for step in (record, compare_losses, compare_speed):
             step(board, trainers)
-        for name in ("native", *OURS):
+        for name in ("native", "gapless"):
             trainers[name].tell("end")
     except Failed as error:
         board.check("the training goes on", False, str(error))
