@@ -77,7 +77,7 @@ struct gap__conf {
   int log_level;           /* 0 errors .. 3 debug; 1 */
   bool strict;
   bool scrub;                             /* freed memory is overwritten before it serves another owner */
-  char tiers[256], plan[256], trace[256], trace_ring[256]; /* as written; "" = not set */
+  char tiers[1024], plan[256], trace[256], trace_ring[256]; /* as written; "" = not set */
   /* Not a key: PYTORCH_NO_CUDA_MEMORY_CACHING, read by gap__conf_apply_env. */
   bool no_caching;
 };

@@ -54,15 +54,48 @@ static const char *read_disk(struct part part, struct gap__conf_tiers *out) {
   return at ? read_size((struct part){part.start + at, part.length - at}, &out->disk_bytes) : NULL;
 }
 
+/* ---- servers: redis://host:port,host,rediss://host ---- */
+
+static bool begins(struct part part, const char *word) {
+  return part.length >= strlen(word) && memcmp(part.start, word, strlen(word)) == 0;
+}
+
+/* The configuration is shown and logged: a password has no place in it. */
+static bool has_password(struct part part) {
+  const char *slashes = memmem(part.start, part.length, "://", 3), *at = memrchr(part.start, '@', part.length);
+  const char *user = slashes ? slashes + 3 : part.start;
+  return at && at > user && memchr(user, ':', (size_t)(at - user));
+}
+
+static const char *add_server(struct part part, struct gap__conf_tiers *out) {
+  size_t had = strlen(out->remote), comma = had != 0;
+  if (!part.length) return "a server in it has no name";
+  if (has_password(part)) return "a password does not belong into it: GAPLESS_REMOTE_PASSWORD holds it";
+  if (had + comma + part.length >= sizeof out->remote) return "it is too long";
+  if (comma) out->remote[had++] = ',';
+  memcpy(out->remote + had, part.start, part.length);
+  out->remote[had + part.length] = '\0';
+  return NULL;
+}
+
+static const char *read_remote(struct part part, struct gap__conf_tiers *out) {
+  if (*out->remote) return "it names remote twice";
+  if (!begins(part, "redis://") && !begins(part, "rediss://"))
+    return "remote does not begin with redis:// or rediss://";
+  return add_server(part, out);
+}
+
+/* What is no place behind remote is one more server. */
 static const char *read_part(struct part part, struct gap__conf_tiers *out) {
   struct part value;
   if (after(part, "host", &value)) return read_host(value, out);
   if (after(part, "disk", &value)) return read_disk(value, out);
-  return "a part of it is neither host nor disk";
+  if (after(part, "remote", &value)) return read_remote(value, out);
+  return *out->remote ? add_server(part, out) : "a part of it is neither host nor disk nor remote";
 }
 
 const char *gap__conf_tiers_read(const char *value, struct gap__conf_tiers *out) {
-  char inner[256];
+  char inner[GAP__CONF_TIERS_BYTES];
   size_t length = strlen(value);
   const char *wrong = NULL, *rest = inner;
   bool bracketed = length >= 2 && value[0] == '[' && value[length - 1] == ']';

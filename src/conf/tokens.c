@@ -52,15 +52,26 @@ static bool begins_with(struct gap__conf_span span, const char *word) {
   return span.length > length && memcmp(span.start, word, length) == 0;
 }
 
-/* `tiers:host=64G,disk=/path:500G` is one item: what follows are places, not keys. */
-static bool is_place(struct gap__conf_span item) { return begins_with(item, "host=") || begins_with(item, "disk="); }
+/* A server's name has a dot, a scheme, or is an address in brackets: no key has. */
+static bool is_server(struct gap__conf_span item) {
+  const char *colon = memchr(item.start, ':', item.length);
+  size_t name = colon ? (size_t)(colon - item.start) : item.length;
+  return memchr(item.start, '.', name) || *item.start == '[' || memmem(item.start, item.length, "://", 3);
+}
+
+/* `tiers:host=64G,disk=/path:500G,remote=redis://a.b,c.d` is one item: what follows are places, and servers, not keys. */
+static bool is_place(struct gap__conf_span item) {
+  return begins_with(item, "host=") || begins_with(item, "disk=") || begins_with(item, "remote=");
+}
 
 static void take_places(struct gap__conf_span *rest, struct gap__conf_item *out) {
   struct gap__conf_span after = *rest, next;
   bool open;
   if (!begins_with(out->whole, "tiers:") && !begins_with(out->whole, "tiers=")) return;
-  while (after.length && (next = take_item(&after, &open)).length && is_place(next)) {
+  bool remote = memmem(out->whole.start, out->whole.length, "remote=", strlen("remote=")) != NULL;
+  while (after.length && (next = take_item(&after, &open)).length && (is_place(next) || (remote && is_server(next)))) {
     out->whole.length = (size_t)(next.start + next.length - out->whole.start);
+    remote |= begins_with(next, "remote=");
     *rest = after;
   }
 }

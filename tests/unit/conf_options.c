@@ -3,8 +3,8 @@
 
 #include "conf_try.h"
 
-#define GOODS 6
-#define BADS 12
+#define GOODS 8
+#define BADS 20
 
 struct option_case {
   const char *key, *standard;
@@ -129,9 +129,15 @@ static const struct option_case cases[] = {
      {{"host", "host"},
       {"[host:8G,disk:/a b]", "[host:8G,disk:/a b]"},
       {"host=64G,disk=/path:500G", "host=64G,disk=/path:500G"},
-      {"disk=/x", "disk=/x"}},
-     {"[host", "hostile", "host=", "host=1M", "host=x", "disk", "disk=here", "disk=/x:1M", "[host,host]",
-      "[disk=/x,disk=/y]", "tape"}},
+      {"disk=/x", "disk=/x"},
+      {"remote=redis://a", "remote=redis://a"},
+      {"host=8G,remote=rediss://u@a.b:6380/1,c.d,redis://e:1,disk=/x",
+       "host=8G,remote=rediss://u@a.b:6380/1,c.d,redis://e:1,disk=/x"},
+      {"[remote:redis://a,b:6380,host]", "[remote:redis://a,b:6380,host]"},
+      {"remote=redis://[::1]:7,[::2]:7", "remote=redis://[::1]:7,[::2]:7"}},
+     {"remote", "remote=a", "remote=http://a", "[remote=redis://a,remote=redis://b]", "remote=redis://u:secret@a",
+      "[remote=redis://a,u:secret@b]", "[a,remote=redis://b]", "[host", "hostile", "host=", "host=1M", "host=x", "disk",
+      "disk=here", "disk=/x:1M", "[host,host]", "[disk=/x,disk=/y]", "tape"}},
     {"plan", "not set", {{"/a/plan file", "/a/plan file"}}, {"[a"}},
     {"trace", "not set", {{"/a/x:y", "/a/x:y"}}, {"[a"}},
     {"trace_max", "16 GiB", {{"1M", "1 MiB"}, {"100G", "100 GiB"}, {"1024G", "1 TiB"}}, {"100K", "2T", NO_NUMBERS}},
