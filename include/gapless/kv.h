@@ -223,7 +223,8 @@ GAP_API int gap_kv_forget(gap_kv *kv);
 /* Copies the sequence to pinned host memory on `copy_stream`; its KV pages are free when that is done.  Its row is kept.
  * GAP_ENOMEM: host_bytes are used up, or the host pins no more; GAP_ESTATE: it is swapped out. */
 GAP_API int gap_kv_swap_out(gap_kv *kv, gap_kv_seq seq);
-/* Brings it back before the next step of `stream`.  What of it is still cached is shared, not copied.  GAP_ENOMEM, GAP_EAGAIN as gap_kv_append; GAP_ESTATE: it is not swapped out. */
+/* Brings it back before the next step of `stream`.  What of it is still cached is shared, not copied.  GAP_ENOMEM, GAP_EAGAIN as gap_kv_append; GAP_ESTATE: it is not swapped out.
+ * With kv_tiers.h GAP_EAGAIN, too, while it comes from the disk, and GAP_EIO: it cannot be read there, close it (gap_kv_step truncates it to nothing). */
 GAP_API int gap_kv_swap_in(gap_kv *kv, gap_kv_seq seq);
 
 /* outcome: GRANTED: its tokens have places.  PREEMPTED: it was swapped out, or, where the host has no room, truncated to nothing (its length tells).  WAITING: nothing was

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "kv/below.h"
 #include "kv/code.h"
 #include "kv/elastic.h"
 #include "kv/leave.h"
@@ -73,6 +74,7 @@ int gap_kv_create(gap_heap *heap, const gap_kv_options *options, gap_kv **out) {
 void gap_kv_destroy(gap_kv *kv) {
   if (!kv) return;
   gap__kv_elastic_free(kv);
+  gap__kv_below_close(kv);
   if (kv->dev) {
     gap__kv_leaving_finish(kv);
     gap__kv_order(kv, kv->options.copy_stream, kv->options.stream);

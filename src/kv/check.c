@@ -49,6 +49,14 @@ static int check_seqs(struct checker *c) {
   for (uint32_t i = 1; !rc && i < c->kv->seqs.count; i++) rc = check_seq(c, i);
   for (uint32_t i = 0; i < c->kv->leaving_count; i++)
     for (uint32_t n = 0; n < c->kv->leaving[i].count; n++) c->refs[c->kv->leaving[i].pages[n]]++;
+  for (const struct kv_hold *hold = c->kv->holds; hold; hold = hold->next) {
+    for (uint32_t n = 0; n < hold->count; n++) {
+      const struct kv_page *p = &c->kv->pages[hold->pages[n]];
+      if (!hold->reads) c->refs[hold->pages[n]]++;
+      else if (p->limbo) c->refs[hold->pages[n]] = 1;
+    }
+    c->users[hold->node]++; /* of node 0 nobody asks */
+  }
   return rc;
 }
 

@@ -46,7 +46,7 @@ static double mean_run(const struct gap_kv *kv) {
 
 /* ---- which slabs ---- */
 
-/* Bare KV pages are known by their numbers; those that leave are being read. */
+/* Bare KV pages are known by their numbers; those that leave are being read, and those that are held copied. */
 static void fix_slabs(struct move *m) {
   struct gap_kv *kv = m->kv;
   m->plan[0] = SLAB_FIXED; /* the null page */
@@ -54,6 +54,8 @@ static void fix_slabs(struct move *m) {
     if (kv->state[i] == KV_BARE) m->plan[i >> kv->slab_shift] = SLAB_FIXED;
   for (uint32_t i = 0; i < kv->leaving_count; i++)
     for (uint32_t n = 0; n < kv->leaving[i].count; n++) m->plan[kv->leaving[i].pages[n] >> kv->slab_shift] = SLAB_FIXED;
+  for (const struct kv_hold *hold = kv->holds; hold; hold = hold->next)
+    for (uint32_t n = 0; n < hold->count; n++) m->plan[hold->pages[n] >> kv->slab_shift] = SLAB_FIXED;
 }
 
 static int by_use(const void *a, const void *b, void *arg) {

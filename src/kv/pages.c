@@ -1,5 +1,6 @@
 #include "kv/pages.h"
 
+#include "kv/below.h"
 #include "kv/leave.h"
 #include "kv/prefix.h"
 #include "kv/retain.h"
@@ -75,13 +76,20 @@ void gap__kv_settle_slow(struct gap_kv *kv) {
   kv->spare_least = kv->spare.count;
 }
 
+/* Cached ones that would be free as soon as they were evicted: those that are being copied are not. */
+static uint32_t evictable(const struct gap_kv *kv) {
+  return kv->cached_listed > kv->read_pages ? kv->cached_listed - kv->read_pages : 0;
+}
+
 int gap__kv_pages_ensure_slow(struct gap_kv *kv, uint32_t need) {
   gap__kv_leaving_poll(kv);
-  if (need > (uint64_t)kv_free_pages(kv) + kv->cached_listed)
-    return need <= (uint64_t)kv_free_pages(kv) + kv->cached_listed + kv->leaving_pages ? GAP_EAGAIN : GAP_ENOMEM;
+  uint64_t soon = (uint64_t)kv->cached_listed + kv->leaving_pages;
+  if (need > (uint64_t)kv_free_pages(kv) + evictable(kv))
+    return need <= kv_free_pages(kv) + soon ? GAP_EAGAIN : GAP_ENOMEM;
   while (kv->free.count < need && kv_slabs_room(kv))
     if (commit(kv)) break; /* the heap has no more: the cache makes do */
-  if (need > (uint64_t)kv->free.count + kv->cached_listed) return GAP_ENOMEM;
+  if (need > (uint64_t)kv->free.count + evictable(kv))
+    return need <= kv->free.count + (uint64_t)kv->cached_listed ? GAP_EAGAIN : GAP_ENOMEM;
   gap__kv_expire(kv);
   while (kv->free.count < need) gap__kv_evict_one(kv);
   return 0;
@@ -142,6 +150,7 @@ void gap__kv_list_remove(struct gap_kv *kv, uint32_t page) {
 
 void gap__kv_page_revive(struct gap_kv *kv, uint32_t page) {
   if (kv->pages[page].listed) gap__kv_list_remove(kv, page);
+  if (kv->below) gap__kv_below_uncached(kv->below, page);
   kv->state[page] = KV_USED;
   kv->cached--;
 }
@@ -156,10 +165,12 @@ void gap__kv_page_rest(struct gap_kv *kv, uint32_t page) {
   kv->state[page] = KV_CACHED;
   kv->cached++;
   if (!node->pins) gap__kv_list_add(kv, page, node->level, false);
+  if (kv->below) gap__kv_below_cached(kv->below, page);
 }
 
 void gap__kv_page_move(struct gap_kv *kv, uint32_t from, uint32_t to) {
   struct kv_page *f = &kv->pages[from], *t = &kv->pages[to];
+  bool waits = kv->below && gap__kv_below_uncached(kv->below, from);
   *t = *f;
   kv->state[to] = kv->state[from];
   if (t->listed) kv->pages[t->prev].next = kv->pages[t->next].prev = to;
@@ -167,6 +178,7 @@ void gap__kv_page_move(struct gap_kv *kv, uint32_t from, uint32_t to) {
   f->node = 0;
   f->listed = false;
   kv_page_give(kv, from);
+  if (waits) gap__kv_below_cached(kv->below, to);
 }
 
 void gap__kv_evict_one(struct gap_kv *kv) {
@@ -174,6 +186,7 @@ void gap__kv_evict_one(struct gap_kv *kv) {
   while (kv->pages[end].next == end) end++;
   uint32_t page = kv->pages[end].next;
   gap__kv_list_remove(kv, page);
+  if (kv->below) gap__kv_below_uncached(kv->below, page);
   gap__kv_node_detach(kv, page);
   kv_page_give(kv, page);
   kv->cached--;

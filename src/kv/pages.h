@@ -33,7 +33,12 @@ static inline uint32_t kv_page_take(struct gap_kv *kv) {
   return page;
 }
 
+void gap__kv_page_to_limbo(struct gap_kv *, uint32_t page); /* hold.h */
 static inline void kv_page_give(struct gap_kv *kv, uint32_t page) {
+  if (__builtin_expect(kv->pages[page].readers, 0)) {
+    gap__kv_page_to_limbo(kv, page);
+    return;
+  }
   uint32_t slab = page >> kv->slab_shift;
   kv->state[page] = KV_FREE;
   kv_bits_add(&kv->free, page);
@@ -49,6 +54,7 @@ static inline uint32_t kv_page_take_for(struct gap_kv *kv, uint32_t group) {
   struct kv_page *p = &kv->pages[page];
   p->refs = 1;
   p->node = 0;
+  p->on_servers = false;
   kv->state[page] = KV_USED;
   p->group = (uint8_t)group;
   return page;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/sha256.h"
+#include "kv/below.h"
 #include "kv/hash.h"
 
 enum { NODES_MOST = 1 << 25, CHILDREN_LOOKED_AT = 32 };
@@ -156,6 +157,27 @@ uint32_t gap__kv_child(struct gap_kv *kv, uint32_t parent, const int32_t *tokens
   return found || !make ? found : make_named(kv, &name);
 }
 
+uint32_t gap__kv_child_by_digest(struct gap_kv *kv, uint32_t parent, const int32_t *tokens, const unsigned char *digest,
+                                 bool make) {
+  struct name name = {.parent = parent, .tokens = tokens};
+  memcpy(name.digest, digest, KV_DIGEST_BYTES);
+  memcpy(&name.key, digest, sizeof name.key);
+  uint32_t found = look(kv, &name);
+  return found || !make ? found : make_named(kv, &name);
+}
+
+void gap__kv_digests(const struct gap_kv *kv, uint64_t tenant, const int32_t *tokens, uint32_t count,
+                     unsigned char *out) {
+  struct name name = {.tokens = NULL};
+  digest_of(kv, &tenant, sizeof tenant, &name);
+  for (uint32_t i = 0; i < count; i++, out += KV_DIGEST_BYTES) {
+    name.tokens = tokens + ((size_t)i << kv->token_shift);
+    memcpy(out, name.digest, KV_DIGEST_BYTES);
+    digest_of(kv, out, KV_DIGEST_BYTES, &name);
+    memcpy(out, name.digest, KV_DIGEST_BYTES);
+  }
+}
+
 uint32_t gap__kv_leaf(struct gap_kv *kv, uint32_t parent, const int32_t *tokens, uint32_t count) {
   return make_node(kv, parent, tokens, count);
 }
@@ -217,6 +239,7 @@ void gap__kv_node_attach(struct gap_kv *kv, uint32_t node, uint32_t page) {
   p->node = node;
   kv_node_pages(kv, node)[p->group] = page;
   kv->stats.offered++;
+  if (kv->below && kv_node_at(kv, node)->hashed) gap__kv_below_offered(kv->below, page);
 }
 
 void gap__kv_node_detach(struct gap_kv *kv, uint32_t page) {

@@ -12,6 +12,14 @@ static inline bool kv_shares(const struct gap_kv *kv) { return kv->options.shari
 uint32_t gap__kv_root(struct gap_kv *, uint64_t tenant, bool make);
 /* The child that has these page_tokens tokens; 0 as above. */
 uint32_t gap__kv_child(struct gap_kv *, uint32_t parent, const int32_t *tokens, bool make);
+/* The same where the digest of its chain is known already: caches that share by SHA-256. */
+uint32_t gap__kv_child_by_digest(struct gap_kv *, uint32_t parent, const int32_t *tokens, const unsigned char *digest,
+                                 bool make);
+/* The digests of the chain of `count` KV pages, KV_DIGEST_BYTES each. */
+void gap__kv_digests(const struct gap_kv *, uint64_t tenant, const int32_t *tokens, uint32_t count, unsigned char *out);
+static inline const unsigned char *kv_digest_at(const struct gap_kv *kv, uint32_t node) {
+  return kv->digests + (size_t)node * KV_DIGEST_BYTES;
+}
 /* A leaf of fewer tokens. */
 uint32_t gap__kv_leaf(struct gap_kv *, uint32_t parent, const int32_t *tokens, uint32_t count);
 /* The child that begins with most of these tokens and has all its KV pages; *common of them, 0: none. */

@@ -37,6 +37,10 @@ struct kv_page {
   uint8_t group;
   uint8_t level; /* of the list it is in */
   bool listed;
+  bool on_servers; /* or on its way there */
+  bool limbo;      /* it would be free, were it not being copied */
+  uint8_t readers; /* copies that read it */
+  uint32_t turn;   /* to go down, by order of coming out of use; 0: it is not to go */
 };
 
 struct kv_node {
@@ -57,6 +61,9 @@ struct kv_slot { /* of the table of nodes: open addressing, linear probing */
   uint32_t node; /* 0: empty */
 };
 
+/* Where a swapped sequence is: in host memory, and on its way to the disk or back. */
+enum kv_depth { KV_IN_HOST, KV_FALLING, KV_ON_DISK, KV_RISING };
+
 struct kv_seq {
   uint32_t length; /* first: of a free record it is the slab's link */
   uint32_t generation;
@@ -67,7 +74,11 @@ struct kv_seq {
   uint32_t batch;   /* the last one that named it */
   uint32_t dropped; /* columns that it had when it was preempted without a copy: it comes back for no fewer */
   bool live, leaving, swapped;
-  bool opaque; /* tokens beyond the node's were not told */
+  uint8_t depth; /* enum kv_depth; beyond KV_IN_HOST its row names nothing that may be touched */
+  bool wanted;   /* back in host memory */
+  bool lost;     /* what is on the disk cannot be read */
+  uint64_t item; /* there; tier.h */
+  bool opaque;   /* tokens beyond the node's were not told */
   uint64_t tenant, session, age;
   uint32_t first[GAP_KV_GROUPS_MAX];
 };
@@ -87,6 +98,14 @@ struct kv_leaving { /* table entries that go when the event has passed */
   uint32_t seq; /* its row too; 0: the sequence stays */
   uint32_t count;
   uint32_t *pages; /* in the order in which they go */
+};
+
+struct kv_hold { /* KV pages that are being copied; see hold.h */
+  struct kv_hold *prev, *next;
+  bool reads;    /* they have no reference */
+  uint32_t node; /* 0: none */
+  uint32_t count;
+  uint32_t *pages;
 };
 
 struct kv_timer {
@@ -127,11 +146,11 @@ struct gap_kv {
   struct kv_page *pages;                   /* page_count, then one a level: the list's ends */
   struct kv_bits free, spare, bare_memory; /* KV pages; slabs: empty ones with memory, ones without */
   uint32_t *slab_used;
-  uint32_t slab_limit;         /* slabs that may have memory; there may be more after it was lowered */
+  uint32_t slab_limit; /* slabs that may have memory; there may be more after it was lowered */
   struct gap__relief relief;
   uint32_t calls, spare_least; /* the fewest empty slabs since slabs were last given back */
   uint32_t cached_listed;      /* that may be evicted */
-  uint32_t leaving_pages;      /* entries of those that are leaving */
+  uint32_t leaving_pages;      /* entries of those that are leaving, and KV pages that are held */
   uint32_t bare_pages;         /* without the null page */
   uint32_t cached;             /* listed or pinned */
   /* sequences */
@@ -176,6 +195,9 @@ struct gap_kv {
   uint32_t host_slabs, host_slabs_pinned;
   uint32_t pin_slabs; /* pinned at once: no copy reaches over their ends */
   struct kv_bits host_free;
+  struct kv_hold *holds;
+  uint32_t read_pages;    /* of those that read, each as often as it is read */
+  struct kv_below *below; /* below.h; NULL: nothing goes below the device but swapped sequences */
   struct kv_code code;
   gap_kv_stats stats; /* those that only grow; the rest is reckoned when asked */
 };

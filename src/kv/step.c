@@ -95,6 +95,13 @@ static int go_on(struct step *step, struct turn *turn) {
   return rc == GAP_ENOMEM || rc == GAP_EAGAIN ? 0 : rc;
 }
 
+/* It went to the disk and cannot be read there. */
+static int forget(struct step *step, struct turn *turn) {
+  request_of(step, turn)->outcome = GAP_KV_PREEMPTED;
+  step->kv->stats.preempted++;
+  return gap__kv_swap_forget(step->kv, turn->seq);
+}
+
 /* It begins, or comes back: only with room for those that run already. */
 static int enter(struct step *step, struct turn *turn) {
   struct gap_kv *kv = step->kv;
@@ -112,6 +119,7 @@ static int enter(struct step *step, struct turn *turn) {
   if (need + spare > (uint64_t)kv_free_pages(kv) + kv->cached_listed) return 0;
   int rc = kv_pages_ensure(kv, (uint32_t)need);
   if (!rc && s->swapped) rc = gap__kv_swap_in(kv, turn->seq);
+  if (rc == GAP_EIO) return forget(step, turn);
   if (!rc) rc = append_one(step, turn);
   step->shut = rc != 0;
   return rc == GAP_ENOMEM || rc == GAP_EAGAIN ? 0 : rc;

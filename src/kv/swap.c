@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "kv/below.h"
 #include "kv/leave.h"
 #include "kv/pages.h"
 #include "kv/prefix.h"
@@ -37,7 +38,7 @@ void gap__kv_host_free(struct gap_kv *kv) {
   gap__kv_bits_free(&kv->host_free);
 }
 
-static int host_ensure(struct gap_kv *kv, uint32_t need) {
+int gap__kv_host_ensure(struct gap_kv *kv, uint32_t need) {
   while (kv->host_free.count < need) {
     uint32_t at = kv->host_slabs_pinned;
     if (at == kv->host_slabs || gap__dev_pin(kv->dev, kv->host + at * kv->slab_bytes, pin_bytes(kv))) return GAP_ENOMEM;
@@ -48,20 +49,28 @@ static int host_ensure(struct gap_kv *kv, uint32_t need) {
 }
 
 /* Rows of swapped sequences name host KV pages, counted from 1: 0 is none here too. */
-static uint32_t host_take(struct gap_kv *kv) {
+uint32_t gap__kv_host_take(struct gap_kv *kv) {
   uint32_t page = kv_bits_first(&kv->host_free);
   kv_bits_remove(&kv->host_free, page);
   return page + 1;
 }
-static void host_give(struct gap_kv *kv, uint32_t page) { kv_bits_add(&kv->host_free, page - 1); }
+void gap__kv_host_give(struct gap_kv *kv, uint32_t page) { kv_bits_add(&kv->host_free, page - 1); }
 
+uint32_t gap__kv_host_room(const struct gap_kv *kv) {
+  return kv->host_free.count + ((kv->host_slabs - kv->host_slabs_pinned) << kv->slab_shift);
+}
+
+/* On its way its host KV pages belong to who carries it. */
 void gap__kv_host_drop(struct gap_kv *kv, uint32_t seq) {
   struct kv_seq *s = kv_seq_at(kv, seq);
   for (uint32_t g = 0; g < kv->options.group_count; g++)
     for (uint32_t c = s->first[g]; c < s->columns; c++) {
-      host_give(kv, kv_row(kv, g, seq)[c]);
+      if (s->depth == KV_IN_HOST) gap__kv_host_give(kv, kv_row(kv, g, seq)[c]);
       kv_row(kv, g, seq)[c] = 0;
     }
+  if (s->depth == KV_ON_DISK) gap__kv_drop_item(kv->below, s->item);
+  s->depth = KV_IN_HOST;
+  s->wanted = s->lost = false;
   s->swapped = false;
   s->columns = 0;
   kv->stats.sequences_swapped--;
@@ -82,12 +91,12 @@ static uint32_t pair_all(struct gap_kv *kv, uint32_t seq, gap_kv_entry *pairs) {
   uint32_t count = 0;
   for (uint32_t g = 0; g < kv->options.group_count; g++)
     for (uint32_t c = s->first[g]; c < s->columns; c++)
-      pairs[count++] = (gap_kv_entry){kv_row(kv, g, seq)[c], (int32_t)(host_take(kv) - 1)};
+      pairs[count++] = (gap_kv_entry){kv_row(kv, g, seq)[c], (int32_t)(gap__kv_host_take(kv) - 1)};
   return count;
 }
 
 static void unpair(struct gap_kv *kv, const gap_kv_entry *pairs, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) host_give(kv, (uint32_t)pairs[i].id + 1);
+  for (uint32_t i = 0; i < count; i++) gap__kv_host_give(kv, (uint32_t)pairs[i].id + 1);
 }
 
 static void name_host_pages(struct gap_kv *kv, uint32_t seq, const gap_kv_entry *pairs) {
@@ -125,7 +134,7 @@ int gap__kv_swap_out(struct gap_kv *kv, uint32_t seq) {
   struct kv_leaving leaving;
   if (kv_seq_at(kv, seq)->swapped) return GAP_ESTATE;
   uint32_t count = pages_of(kv, seq);
-  int rc = host_ensure(kv, count);
+  int rc = gap__kv_host_ensure(kv, count);
   gap_kv_entry *pairs = rc ? NULL : malloc((count + 1) * sizeof *pairs);
   if (!pairs) return rc ? rc : GAP_ENOMETA;
   gap__kv_seq_offer(kv, seq);
@@ -177,7 +186,7 @@ static void take_back(struct gap_kv *kv, uint32_t seq, const uint32_t *becomes) 
   for (uint32_t g = 0; g < kv->options.group_count; g++) {
     for (uint32_t c = s->first[g]; c < s->columns; c++, becomes++) {
       uint32_t *entry = &kv_row(kv, g, seq)[c];
-      host_give(kv, *entry);
+      gap__kv_host_give(kv, *entry);
       *entry = *becomes;
     }
     kv_mark(kv, g, seq, s->first[g], s->columns);
@@ -208,7 +217,12 @@ static int swap_in(struct gap_kv *kv, uint32_t seq, uint32_t need, uint32_t *bec
 }
 
 int gap__kv_swap_in(struct gap_kv *kv, uint32_t seq) {
-  if (!kv_seq_at(kv, seq)->swapped) return GAP_ESTATE;
+  struct kv_seq *s = kv_seq_at(kv, seq);
+  if (!s->swapped) return GAP_ESTATE;
+  if (s->depth != KV_IN_HOST) {
+    s->wanted = true;
+    return s->lost ? GAP_EIO : GAP_EAGAIN;
+  }
   uint32_t need = gap__kv_swap_need(kv, seq);
   uint32_t *becomes = malloc((need + 1) * sizeof *becomes);
   gap_kv_entry *pairs = malloc((need + 1) * sizeof *pairs);
@@ -216,6 +230,13 @@ int gap__kv_swap_in(struct gap_kv *kv, uint32_t seq) {
   free(becomes);
   free(pairs);
   return rc;
+}
+
+int gap__kv_swap_forget(struct gap_kv *kv, uint32_t seq) {
+  struct kv_seq *s = kv_seq_at(kv, seq);
+  s->dropped = s->columns;
+  gap__kv_host_drop(kv, seq);
+  return gap__kv_truncate(kv, seq, 0);
 }
 
 /* ---- by name ---- */
