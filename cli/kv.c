@@ -31,6 +31,12 @@ static const char help[] =
     "  --sequences N        most that run at once; default: 256\n"
     "  --step-tokens N      most tokens that a step computes; default: 8192\n"
     "  --host SIZE          pinned memory for preempted sequences; default: none, they are computed again\n"
+    "  --tiers PLACES       host=SIZE,disk=SIZE,remote=SIZE, or some of them: what is evicted stays there, and comes "
+    "up "
+    "where\n"
+    "                       that takes less time than computing; shares by sha256\n"
+    "  --rates RATES        what they give a second; default: host=55.4G,disk=1.6G,remote=1G\n"
+    "  --token-time US      microseconds to compute a token of a prompt; default: by the model's parameters\n"
     "  --compact PERCENT    compact when more of the held bytes lies in gaps; 0: never; default: 0.5\n"
     "  --requests N         the first N only\n"
     "  --one-by-one         prompts only, one after the other: hit rates that depend on the cache's size alone\n"
@@ -42,7 +48,7 @@ static const char help[] =
 struct request {
   gap_kv_replay_options options;
   uint64_t cache_tokens;
-  bool json, quiet;
+  bool json, quiet, sharing_said;
 };
 
 enum {
@@ -57,6 +63,9 @@ enum {
   OPT_SEQUENCES,
   OPT_STEP,
   OPT_HOST,
+  OPT_TIERS,
+  OPT_RATES,
+  OPT_TOKEN,
   OPT_COMPACT,
   OPT_REQUESTS,
   OPT_ONE,
@@ -78,6 +87,9 @@ static const struct option options[] = {
     {"sequences", required_argument, NULL, OPT_SEQUENCES},
     {"step-tokens", required_argument, NULL, OPT_STEP},
     {"host", required_argument, NULL, OPT_HOST},
+    {"tiers", required_argument, NULL, OPT_TIERS},
+    {"rates", required_argument, NULL, OPT_RATES},
+    {"token-time", required_argument, NULL, OPT_TOKEN},
     {"compact", required_argument, NULL, OPT_COMPACT},
     {"requests", required_argument, NULL, OPT_REQUESTS},
     {"one-by-one", no_argument, NULL, OPT_ONE},
@@ -138,6 +150,39 @@ static int parse_count(struct request *r, int option, const char *value) {
   }
 }
 
+/* PLACE=SIZE,...: each goes to its own. */
+static int parse_places(const char *option, const char *value, uint64_t *const out[3]) {
+  static const char *const names[] = {"host", "disk", "remote"};
+  for (const char *at = value, *end; *at; at = *end ? end + 1 : end) {
+    bool known = false;
+    end = at + strcspn(at, ",");
+    for (int i = 0; i < 3; i++) {
+      size_t name = strlen(names[i]);
+      if (strncmp(at, names[i], name) != 0 || at[name] != '=') continue;
+      const char *size = at + name + 1;
+      known =
+          gap__text_parse_size(size, (size_t)(end - size), out[i]) == 0 && *out[i] > 0 && *out[i] < (uint64_t)1 << 50;
+    }
+    if (!known)
+      return usage_error("kv", "%s %s: host=SIZE,disk=SIZE,remote=SIZE, or some of them, are wanted", option, value);
+  }
+  return 0;
+}
+
+static int parse_tiers(struct request *r, int option, const char *value) {
+  gap_kv_replay_options *o = &r->options;
+  uint64_t us = 0;
+  if (option == OPT_TIERS)
+    return parse_places("--tiers", value,
+                        (uint64_t *[]){&o->tier_host_bytes, &o->tier_disk_bytes, &o->tier_remote_bytes});
+  if (option == OPT_RATES)
+    return parse_places("--rates", value,
+                        (uint64_t *[]){&o->rates.host.bytes_s, &o->rates.disk.bytes_s, &o->rates.remote.bytes_s});
+  int rc = parse_number("kv", "--token-time", value, 1, 1000000, &us);
+  o->rates.token_ns = us * 1000;
+  return rc;
+}
+
 static int parse_option(void *arg, int option, const char *value) {
   struct request *r = arg;
   switch (option) {
@@ -145,9 +190,12 @@ static int parse_option(void *arg, int option, const char *value) {
     case OPT_CARD: return parse_memory("--card", value, &r->options.card_bytes);
     case OPT_KV: return parse_memory("--kv", value, &r->options.kv_bytes);
     case OPT_HOST: return parse_memory("--host", value, &r->options.host_bytes);
+    case OPT_TIERS:
+    case OPT_RATES:
+    case OPT_TOKEN: return parse_tiers(r, option, value);
     case OPT_PAGE: return parse_page(r, value);
-    case OPT_LAYOUT:
-    case OPT_SHARING: return parse_choice(r, option, value);
+    case OPT_SHARING: r->sharing_said = true; return parse_choice(r, option, value);
+    case OPT_LAYOUT: return parse_choice(r, option, value);
     case OPT_PARTIAL: r->options.flags |= GAP_KV_NO_PARTIAL; return 0;
     case OPT_COMPACT: return parse_percent("kv", "--compact", value, 100, &r->options.compact_above);
     case OPT_CACHE:
@@ -197,7 +245,36 @@ static void tell_work(const gap_kv_replay_options *o, const gap_kv_replay_result
            gap__text_size(r->stats.bytes_compacted, b));
 }
 
+static void tell_place(const char *name, const gap_kv_tier_stats *t, uint64_t stored, uint64_t fetched,
+                       uint64_t refused) {
+  char a[GAP__TEXT_BYTES], b[GAP__TEXT_BYTES], c[GAP__TEXT_BYTES];
+  printf("  %-12s %s stored, %s brought up; %s refused: computing is faster\n", name,
+         gap__text_size(stored * t->page_bytes, a), gap__text_size(fetched * t->page_bytes, b),
+         gap__text_size(refused * t->page_bytes, c));
+}
+
+static void tell_tiers(const gap_kv_replay_options *o, const gap_kv_replay_result *r) {
+  const gap_kv_tier_stats *t = &r->tiers;
+  char a[GAP__TEXT_BYTES], b[GAP__TEXT_BYTES];
+  if (!t->size) return;
+  printf("  tiers        %.2f %% of prompt tokens brought up, in %s; %s dropped for want of room\n",
+         percent(t->tokens_fetched, r->tokens_in), gap__text_duration((uint64_t)(r->fetch_seconds * 1e9), a),
+         gap__text_size(t->dropped * t->page_bytes, b));
+  if (o->tier_host_bytes) tell_place("host", t, t->host_stored, t->host_fetched, t->host_refused);
+  if (o->tier_disk_bytes) tell_place("disk", t, t->disk_stored, t->disk_fetched, t->disk_refused);
+  if (o->tier_remote_bytes) tell_place("remote", t, t->remote_stored, t->remote_fetched, t->remote_refused);
+}
+
 /* ---- the command ---- */
+
+static int choose_sharing(struct request *r) {
+  gap_kv_replay_options *o = &r->options;
+  if (!o->tier_host_bytes && !o->tier_disk_bytes && !o->tier_remote_bytes) return 0;
+  if (r->sharing_said && o->sharing != GAP_KV_SHARING_SHA256)
+    return usage_error("kv", "--tiers: KV pages below the device are known by SHA-256; --sharing sha256 goes with it");
+  o->sharing = GAP_KV_SHARING_SHA256;
+  return 0;
+}
 
 static int cache_bytes(struct request *r) {
   gap_kv_replay_options *o = &r->options;
@@ -217,6 +294,7 @@ static int answer(const struct request *r, const char *file, const gap_kv_replay
     printf("%s\n", file);
     tell_memory(&r->options, result);
     tell_work(&r->options, result);
+    tell_tiers(&r->options, result);
   }
   return result->refused ? EXIT_NO : EXIT_YES;
 }
@@ -232,6 +310,7 @@ static int run_replay(int argc, char **argv) {
   if (optind == argc) return usage_error("kv", "no trace; see gapless kv --help");
   if (optind + 1 < argc) return usage_error("kv", "one trace at a time; \"%s\" is a second one", argv[optind + 1]);
   rc = cache_bytes(&r);
+  if (!rc) rc = choose_sharing(&r);
   if (rc) return rc;
   struct bar bar;
   bar_begin(&bar, "serving", !r.quiet);

@@ -10,6 +10,7 @@
 #define GAPLESS_KV_REPLAY_H
 
 #include "gapless/kv.h"
+#include "gapless/kv_tiers.h"
 #include "gapless/tools.h"
 
 #ifdef __cplusplus
@@ -31,6 +32,8 @@ typedef struct gap_kv_replay_options {
   uint64_t requests;    /* the first so many; 0: all */
   int one_by_one;       /* each request has the cache for itself, prompts only: hit rates without a schedule */
   double compact_above; /* compact when more than this share of the held bytes lies in gaps of slabs; 0: never */
+  uint64_t tier_host_bytes, tier_disk_bytes, tier_remote_bytes; /* for cached KV pages below the device; all 0: there are no tiers */
+  gap_kv_rates rates;    /* what they give; token_ns 0: as the model's arithmetic takes, where its parameters are known */
   gap_progress_fn progress; /* may be NULL: requests */
   void *progress_arg;
 } gap_kv_replay_options;
@@ -52,6 +55,8 @@ typedef struct gap_kv_replay_result {
   double tail, window, free, spare, tables; /* mean share of the bytes held but for what is cached */
   uint64_t held_bytes_peak;
   gap_kv_stats stats; /* at the end */
+  gap_kv_tier_stats tiers; /* of the tiers; size 0: there were none */
+  double fetch_seconds;    /* that bringing up took in all, by the rates; it goes on beside the steps of others */
 } gap_kv_replay_result;
 
 /* GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA; GAP_EVALUE: no such model, or nothing is left for the cache; the reason in `message`. */

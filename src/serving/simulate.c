@@ -105,6 +105,51 @@ static double now_ns(void) {
   return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+/* ---- tiers ---- */
+
+static bool has_tiers(const gap_kv_replay_options *o) {
+  return o->tier_host_bytes || o->tier_disk_bytes || o->tier_remote_bytes;
+}
+
+static int open_tiers(struct simulation *sim) {
+  const gap_kv_replay_options *o = sim->options;
+  gap_kv_tiers_options t = GAP_KV_TIERS_OPTIONS_INIT;
+  gap_kv_rates rates = o->rates;
+  char words[200];
+  if (!has_tiers(o)) return 0;
+  if (!rates.token_ns) rates.token_ns = (uint64_t)(2.0 * (double)sim->model.parameters / OPERATIONS_A_SECOND * 1e9);
+  t.model = o->model, t.rates = &rates;
+  t.host_bytes = o->tier_host_bytes, t.disk_bytes = o->tier_disk_bytes, t.remote_bytes = o->tier_remote_bytes;
+  int rc = gap_kv_tiers_open(sim->kv, &t, words, sizeof words);
+  return rc ? gap__message_set(sim->message, rc, "the tiers cannot be made: %s", words) : 0;
+}
+
+/* What of the prompt is below comes up before the request begins: time is simulated, so at once. */
+static int fetch(struct simulation *sim, const gap_kv_prompt *prompt) {
+  gap_kv_ticket ticket;
+  if (!has_tiers(sim->options)) return 0;
+  int rc = gap_kv_fetch(sim->kv, prompt, &ticket);
+  return rc ? rc : gap_kv_fetch_wait(sim->kv, ticket, UINT32_MAX, NULL);
+}
+
+static int settle(struct simulation *sim) {
+  return has_tiers(sim->options) ? gap_kv_tiers_drain(sim->kv, UINT32_MAX) : 0;
+}
+
+static double seconds_for(const gap_kv_rate *rate, uint64_t pages, uint64_t bytes) {
+  return rate->bytes_s ? (double)(pages * bytes) / (double)rate->bytes_s : 0;
+}
+
+static void conclude_tiers(struct simulation *sim) {
+  gap_kv_tier_stats *t = &sim->out->tiers;
+  if (!has_tiers(sim->options)) return;
+  t->size = sizeof *t;
+  gap_kv_get_tier_stats(sim->kv, t);
+  sim->out->fetch_seconds = seconds_for(&t->rates.host, t->host_fetched, t->page_bytes) +
+                            seconds_for(&t->rates.disk, t->disk_fetched, t->page_bytes) +
+                            seconds_for(&t->rates.remote, t->remote_fetched, t->page_bytes);
+}
+
 /* ---- requests ---- */
 
 static bool is_too_long(const struct simulation *sim, const struct gap__request_line *line) {
@@ -118,7 +163,8 @@ static int open_request(struct simulation *sim, uint64_t index, uint32_t share, 
   gap_kv_prompt prompt = {.size = sizeof prompt, .tokens = sim->prompt, .count = share};
   sim->out->requests++;
   sim->out->tokens_in += line->input;
-  return gap_kv_open(sim->kv, &prompt, seq, hit);
+  int rc = fetch(sim, &prompt);
+  return rc ? rc : gap_kv_open(sim->kv, &prompt, seq, hit);
 }
 
 static void tell(struct simulation *sim) {
@@ -199,6 +245,7 @@ static int step(struct simulation *sim) {
   int rc = gap_kv_step(sim->kv, sim->asked, sim->job_count);
   if (!rc) rc = take_delta(sim);
   double end = now_ns();
+  if (!rc) rc = settle(sim);
   if (!rc) rc = sample(&sim->host_ns, end - start);
   return rc ? rc : sample(&sim->running, sim->job_count);
 }
@@ -286,7 +333,8 @@ static int run_alone(struct simulation *sim, uint64_t index) {
   sim->out->computed += rc ? 0 : rest.tokens;
   if (rc && rc != GAP_ENOMEM) return rc;
   rc = gap_kv_close(sim->kv, seq, 0);
-  return rc ? rc : take_delta(sim);
+  if (!rc) rc = take_delta(sim);
+  return rc ? rc : settle(sim);
 }
 
 static int run_one_by_one(struct simulation *sim) {
@@ -334,7 +382,7 @@ static int open_cache(struct simulation *sim) {
   sim->out->kv_pages = sim->free_pages = shape.kv_pages;
   sim->out->kv_page_bytes = shape.kv_page_bytes;
   if (rc) return gap__message_set(sim->message, rc, "the cache cannot be made: %s", gap_strerror(rc));
-  return 0;
+  return open_tiers(sim);
 }
 
 static int open_card(struct simulation *sim) {
@@ -364,6 +412,7 @@ static void conclude(struct simulation *sim) {
   out->host_ns = spread_of(&sim->host_ns);
   out->stats.size = sizeof out->stats;
   gap_kv_get_stats(sim->kv, &out->stats);
+  conclude_tiers(sim);
 }
 
 static void close_all(struct simulation *sim) {
@@ -388,7 +437,11 @@ void gap_kv_replay_defaults(gap_kv_replay_options *o) {
                                .sharing = GAP_KV_SHARING_FAST,
                                .sequences = 256,
                                .step_tokens = 8192,
-                               .compact_above = 0.005};
+                               .compact_above = 0.005,
+                               .rates = {.size = sizeof o->rates,
+                                         .host = {.latency_ns = 20000, .bytes_s = 55400000000},
+                                         .disk = {.latency_ns = 200000, .bytes_s = 1600000000},
+                                         .remote = {.latency_ns = 500000, .bytes_s = 1000000000}}};
 }
 
 static int replay(struct simulation *sim, const char *path) {

@@ -33,6 +33,20 @@ static json_t *hits(const gap_kv_replay_options *o, const gap_kv_replay_result *
                    share(s->kv_pages_ceiling, s->kv_pages_asked));
 }
 
+static json_t *rate(const gap_kv_rate *r) {
+  return json_pack("{s:I s:I}", "latency_ns", (json_int_t)r->latency_ns, "bytes_s", (json_int_t)r->bytes_s);
+}
+
+static json_t *tiers(const gap_kv_replay_result *r) {
+  json_t *all = json_pack("{s:o s:o s:o s:I s:f}", "host", rate(&r->tiers.rates.host), "disk",
+                          rate(&r->tiers.rates.disk), "remote", rate(&r->tiers.rates.remote), "token_ns",
+                          (json_int_t)r->tiers.rates.token_ns, "fetch_seconds", r->fetch_seconds);
+#define X(name) json_object_set_new(all, #name, json_integer((json_int_t)r->tiers.name));
+  GAP_KV_TIER_STATS(X)
+#undef X
+  return all;
+}
+
 char *gap_kv_replay_json(const char *path, const gap_kv_replay_options *o, const gap_kv_replay_result *r) {
   json_t *json = json_pack(
       "{s:o s:s s:I s:I s:I s:s s:I s:I s:I s:I s:I s:I s:I s:f s:o s:o s:I s:I s:I s:o s:o s:o}", "file",
@@ -44,6 +58,7 @@ char *gap_kv_replay_json(const char *path, const gap_kv_replay_options *o, const
       "seconds", r->seconds, "waste", waste(r), "hits", hits(o, r), "evictions", (json_int_t)r->stats.evicted,
       "preemptions", (json_int_t)r->stats.preempted, "peak_sequences", (json_int_t)r->stats.sequences_peak, "running",
       spread(&r->running), "host_ns_per_step", spread(&r->host_ns), "counters", counters(&r->stats));
+  if (json && r->tiers.size) json_object_set_new(json, "tiers", tiers(r));
   char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
   json_decref(json);
   return text;

@@ -67,6 +67,34 @@ def schedules():
     assert windowless["requests"] == 40
 
 
+def tiered(*arguments, trace=MOONCAKE):
+    return replay(trace, "--one-by-one", "--no-partial", "--page-tokens", "512", "--cache-tokens", "500000", "--requests", "1200", *arguments, code=0)
+
+
+def tiers():
+    """Below a small cache: places without end make it as good as one without end, small ones as good as they are large, dear ones are not used."""
+    bare = tiered("--sharing", "sha256")
+    endless = model(MOONCAKE, 512, 10 ** 9, 1200)
+    for places in ("remote=40T", "disk=40T", "host=20T,remote=1G"):
+        got = tiered("--tiers", places, "--token-time", "1000000")
+        assert got["hits"]["kv_pages_hit"] == endless["hits"], (places, got["hits"], endless)
+        assert got["tiers"]["lost"] == got["tiers"]["not_stored"] == 0, got["tiers"]
+    rates = [tiered("--tiers", f"host={size}", "--token-time", "1000000")["hits"]["kv_pages_hit"] for size in ("20G", "200G", "2T")]
+    assert bare["hits"]["kv_pages_hit"] <= rates[0] < rates[1] < rates[2] <= endless["hits"], (bare["hits"], rates)
+    stacked = tiered("--tiers", "host=50G,disk=150G", "--token-time", "1000000")
+    assert stacked["tiers"]["disk_fetched"] > 0 and rates[0] < stacked["hits"]["kv_pages_hit"] <= rates[2], (stacked["hits"], rates)
+    dear = tiered("--tiers", "remote=40T", "--rates", "remote=100M")
+    assert dear["tiers"]["remote_fetched"] == 0 < dear["tiers"]["remote_refused"], dear["tiers"]
+    assert dear["hits"]["kv_pages_hit"] == bare["hits"]["kv_pages_hit"], (dear["hits"], bare["hits"])
+    scheduled = replay(MOONCAKE, "--requests", "300", "--tiers", "host=400G", "--token-time", "1000")
+    alone = replay(MOONCAKE, "--requests", "300", "--sharing", "sha256")
+    assert scheduled["hits"]["tokens_hit"] > alone["hits"]["tokens_hit"] and scheduled["tiers"]["host_fetched"] > 0
+    assert "tiers" not in alone
+    text = run("replay", MOONCAKE, "--requests", "100", "--one-by-one", "--tiers", "host=1G,disk=2G,remote=3G")
+    for word in ("tiers", "brought up", "refused"):
+        assert word in text, text
+
+
 def people():
     text = run("replay", AZURE, "--requests", "50")
     for word in ("hit rate", "waste", "evictions", "preemptions", "sequences", "host"):
@@ -81,7 +109,9 @@ def errors():
             (("replay", AZURE, "--page-tokens", "24"), "power of two"), (("replay", AZURE, "--model", "gpt"), "not known"),
             (("replay", AZURE, "--layout", "both"), "block-major"), (("replay", "nowhere.csv"), "nowhere.csv"),
             (("replay", AZURE, "--card", "10G"), "leave nothing"), (("replay", AZURE, "--model", "8x8x128"), "weights"),
-            (("replay", __file__), "line 1"), (("replay", AZURE, "--kv", "0"), "size")):
+            (("replay", __file__), "line 1"), (("replay", AZURE, "--kv", "0"), "size"),
+            (("replay", AZURE, "--tiers", "tape=1G"), "host=SIZE"), (("replay", AZURE, "--tiers", "host=0"), "host=SIZE"),
+            (("replay", AZURE, "--rates", "host"), "host=SIZE"), (("replay", AZURE, "--tiers", "host=1G", "--sharing", "fast"), "SHA-256")):
         text = run(*arguments, code=2)
         assert word in text, (arguments, text)
     with open("broken.jsonl", "w", encoding="utf-8") as file:
@@ -98,5 +128,6 @@ def errors():
 if __name__ == "__main__":
     hit_rates()
     schedules()
+    tiers()
     people()
     errors()
