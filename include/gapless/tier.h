@@ -38,10 +38,11 @@ enum {
   GAP_SLEEP_UNCHANGED =
       2, /* nothing has written to it since gap_wake with GAP_WAKE_KEEP: that copy is used.  The program's word counts; only
                               where something was allocated since is all copied again */
-  GAP_SLEEP_DISK = 4 /* to the disk, though host memory has room */
+  GAP_SLEEP_DISK = 4,  /* to the disk, though host memory has room */
+  GAP_SLEEP_REMOTE = 8 /* to the servers of `tiers`, though host memory or the disk has room */
 };
 /* Gives the memory of all pools with the tag (NULL: with any tag) back to the driver; addresses stay reserved.  Contents go to pinned host
- * memory as far as its budget goes, the rest to the disk of `tiers`, with checksums.  `freed` (may be NULL): bytes given back.
+ * memory as far as its budget goes, the rest to the disk of `tiers`, what has no room there to its servers, with checksums.  `freed` (may be NULL): bytes given back.
  * What others know (gap_export, gap_keep_memory) stays awake.
  * GAP_ESTATE: no pool has the tag.  GAP_ENOTSUP: one is GAP_POOL_CONTIGUOUS.  GAP_ELIMIT, GAP_EIO: there is no room, or the disk fails, full
  * as it may be.  GAP_EDEVICE.  GAP_EINVAL: flags that are unknown, or another one with GAP_SLEEP_DROP.
@@ -49,7 +50,10 @@ enum {
  * sleeps, whole, until gap_wake. */
 GAP_API int gap_sleep(gap_heap *heap, int device, const char *tag, unsigned flags, uint64_t *freed);
 
-enum { GAP_WAKE_KEEP = 1 }; /* the copy stays for a later GAP_SLEEP_UNCHANGED */
+enum {
+  GAP_WAKE_KEEP = 1, /* the copy stays for a later GAP_SLEEP_UNCHANGED */
+  GAP_WAKE_DROP = 2  /* what was saved is of no use, or is lost: it wakes with any bytes */
+};
 /* Brings it back.  Takes idle memory of the heap for it, and asks neighbours.  Fine where nothing sleeps.
  * GAP_ENOMEM: the device, or the cap, has no room.  GAP_EIO: what was saved is not what is there now (checksum), or cannot be read.
  * GAP_ESTATE, GAP_ENOTSUP as gap_sleep.  GAP_EDEVICE.  After an error it sleeps on, whole; gap_explain says why. */

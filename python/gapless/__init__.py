@@ -190,18 +190,19 @@ def sleep(
     drop: bool = False,
     unchanged: bool = False,
     disk: bool = False,
+    remote: bool = False,
 ) -> int:
     """Gives the device memory of ``with gapless.pool(tag=...)`` back to the driver and keeps its addresses; returns how many
     bytes.  :func:`wake` brings the contents back.  0 while gapless is not in use; see :meth:`Heap.sleep`."""
     heap = _heap_in_use()
-    return 0 if heap is None else heap.sleep(tag, _device(device), drop=drop, unchanged=unchanged, disk=disk)
+    return 0 if heap is None else heap.sleep(tag, _device(device), drop=drop, unchanged=unchanged, disk=disk, remote=remote)
 
 
-def wake(tag: Optional[str] = None, device: Any = None, *, keep: bool = False) -> None:
+def wake(tag: Optional[str] = None, device: Any = None, *, keep: bool = False, drop: bool = False) -> None:
     """The memory of ``tag`` is back, with the same bytes at the same addresses; see :meth:`Heap.wake`."""
     heap = _heap_in_use()
     if heap is not None:
-        heap.wake(tag, _device(device), keep=keep)
+        heap.wake(tag, _device(device), keep=keep, drop=drop)
 
 
 def offload_activations(

@@ -15,8 +15,8 @@ __all__ = ["Heap", "HeapPool", "Block", "Event", "Usage", "default_heap"]
 _BACKENDS = {"cuda": 0, "host": 1, "sim": 2}
 _NO_ENVIRONMENT, _NO_THREAD = 1, 2
 _POOL_PRIVATE, _POOL_SHARED, _POOL_CONTIGUOUS = 0, 1, 2
-_DROP, _UNCHANGED, _DISK = 1, 2, 4  # GAP_SLEEP_...
-_KEEP = 1  # GAP_WAKE_...
+_DROP, _UNCHANGED, _DISK, _REMOTE = 1, 2, 4, 8  # GAP_SLEEP_...
+_KEEP, _WAKE_DROP = 1, 2  # GAP_WAKE_...
 _PLACES = {None: 0, "host": 1, "disk": 2}  # GAP_PUT_...
 Spans = Sequence[Tuple[int, int]]  # (address, bytes)
 _STATES = ("idle", "live", "pending", "hole")
@@ -280,26 +280,28 @@ class Heap:
         drop: bool = False,
         unchanged: bool = False,
         disk: bool = False,
+        remote: bool = False,
     ) -> int:
         """Gives the memory of all pools with ``tag`` (None: with any tag) back to the driver; returns how many bytes.
 
-        Addresses stay, contents go to pinned host memory and from there, where its budget ends, to the disk of ``tiers``.
+        Addresses stay, contents go to pinned host memory, where its budget ends to the disk of ``tiers``, and where that is full to its servers.
         Nothing that uses the memory may be launched before :meth:`wake` has returned; what was launched is waited for.
         ``drop``: contents are of no use, nothing is saved.  ``unchanged``: nothing was written since
-        ``wake(keep=True)``, whose copy is used.  ``disk``: to the disk, though host memory has room.
+        ``wake(keep=True)``, whose copy is used.  ``disk``: to the disk, though host memory has room; ``remote``: to the servers.
         """
         freed = c_uint64()
-        flags = (_DROP if drop else 0) | (_UNCHANGED if unchanged else 0) | (_DISK if disk else 0)
+        flags = (_DROP if drop else 0) | (_UNCHANGED if unchanged else 0) | (_DISK if disk else 0) | (_REMOTE if remote else 0)
         code = library().gap_sleep(self._heap, device, tag.encode() if tag is not None else None, flags, byref(freed))
         self._check_tier(code, device, f"sleep of {tag!r}")
         return freed.value
 
-    def wake(self, tag: Optional[str] = None, device: int = 0, *, keep: bool = False) -> None:
+    def wake(self, tag: Optional[str] = None, device: int = 0, *, keep: bool = False, drop: bool = False) -> None:
         """The same bytes are at the same addresses again, or an error says why they sleep on.
 
-        ``keep``: the copy stays for a later ``sleep(unchanged=True)``, which then copies nothing.
+        ``keep``: the copy stays for a later ``sleep(unchanged=True)``, which then copies nothing.  ``drop``: with any bytes, where servers have lost them.
         """
-        code = library().gap_wake(self._heap, device, tag.encode() if tag is not None else None, _KEEP if keep else 0)
+        flags = (_KEEP if keep else 0) | (_WAKE_DROP if drop else 0)
+        code = library().gap_wake(self._heap, device, tag.encode() if tag is not None else None, flags)
         self._check_tier(code, device, f"wake of {tag!r}")
 
     def wake_block(self, address: int) -> None:

@@ -180,24 +180,40 @@ struct route {
   uint32_t count;
   gap__carry_fn *call;
   void *arg;
+  bool far[GAP__CARRY_STAGES]; /* what is under way there is with servers */
 };
-
-static int disk_words(struct route *r, int rc) {
-  if (rc) snprintf(r->carrier->words, sizeof r->carrier->words, "%s", r->disk->refusal);
-  return rc;
-}
-
-/* What the disk does with our buffers ends, too. */
-static int abandon_route(struct route *r, int rc) {
-  for (unsigned s = 0; s < GAP__CARRY_STAGES; s++) (void)gap__disk_wait(r->disk, s);
-  return abandon(r->carrier, rc);
-}
+_Static_assert((int)GAP__CARRY_STAGES <= (int)GAP__FAR_TRANSFERS, "a transfer for each buffer");
 
 static int stage_of(uint32_t i) { return (int)(i % GAP__CARRY_STAGES); }
 
+static void begin_stage(struct route *r, const struct gap__piece *p, uint32_t i, bool write) {
+  unsigned s = (unsigned)stage_of(i);
+  unsigned char *stage = r->carrier->stages[s];
+  r->far[s] = p[i].far != 0;
+  if (r->far[s]) gap__far_begin(r->carrier->far, s, write, stage, gap__piece_bytes(&p[i]), p[i].far);
+  else gap__disk_begin(r->disk, s, write, stage, p[i].disk, p[i].units);
+}
+
+static int end_stage(struct route *r, unsigned s) {
+  bool far = r->far[s];
+  int rc = far ? gap__far_wait(r->carrier->far, s) : gap__disk_wait(r->disk, s);
+  if (rc)
+    snprintf(r->carrier->words, sizeof r->carrier->words, "%s", far ? r->carrier->far->refusal : r->disk->refusal);
+  return rc;
+}
+
+/* What the disk and the servers do with our buffers ends, too. */
+static int abandon_route(struct route *r, int rc) {
+  char words[sizeof r->carrier->words];
+  memcpy(words, r->carrier->words, sizeof words);
+  for (unsigned s = 0; s < GAP__CARRY_STAGES; s++) (void)end_stage(r, s);
+  memcpy(r->carrier->words, words, sizeof words);
+  return abandon(r->carrier, rc);
+}
+
 /* The write of a piece has ended, and its buffer is free. */
 static int written(struct route *r, const struct gap__piece *p, uint32_t i) {
-  int rc = disk_words(r, gap__disk_wait(r->disk, (unsigned)stage_of(i)));
+  int rc = end_stage(r, (unsigned)stage_of(i));
   return rc ? rc : r->call(r->arg, &p[i]);
 }
 
@@ -211,13 +227,13 @@ static int write_stage(struct route *r, struct gap__piece *p, uint32_t i) {
   int rc = await(r->carrier, i);
   if (rc) return rc;
   p[i].sum = sum_of(&p[i], stage);
-  gap__disk_begin(r->disk, (unsigned)stage_of(i), true, stage, p[i].disk, p[i].units);
+  begin_stage(r, p, i, true);
   return 0;
 }
 
 int gap__carry_out_disk(struct gap__carrier *c, struct gap__disk *disk, struct gap__piece *p, uint32_t count,
                         gap__carry_fn *done, void *arg) {
-  struct route route = {c, disk, count, done, arg};
+  struct route route = {.carrier = c, .disk = disk, .count = count, .call = done, .arg = arg};
   int rc = 0;
   for (uint32_t i = 0; i <= count && count && !rc; i++) {
     if (i < count) rc = copy_to_stage(&route, p, i);
@@ -231,14 +247,14 @@ int gap__carry_out_disk(struct gap__carrier *c, struct gap__disk *disk, struct g
 static int read_stage(struct route *r, const struct gap__piece *p, uint32_t i) {
   int rc = i < GAP__CARRY_STAGES ? 0 : await(r->carrier, i - GAP__CARRY_STAGES); /* it has been copied on */
   if (rc) return rc;
-  gap__disk_begin(r->disk, (unsigned)stage_of(i), false, r->carrier->stages[stage_of(i)], p[i].disk, p[i].units);
+  begin_stage(r, p, i, false);
   return 0;
 }
 
 static int copy_from_stage(struct route *r, const struct gap__piece *p, uint32_t i) {
   unsigned char *stage = r->carrier->stages[stage_of(i)];
-  int rc = disk_words(r, gap__disk_wait(r->disk, (unsigned)stage_of(i)));
-  if (!rc && sum_of(&p[i], stage) != p[i].sum) rc = differs(r->carrier, &p[i], "the file");
+  int rc = end_stage(r, (unsigned)stage_of(i));
+  if (!rc && sum_of(&p[i], stage) != p[i].sum) rc = differs(r->carrier, &p[i], p[i].far ? "a server" : "the file");
   if (!rc) rc = r->call(r->arg, &p[i]);
   return rc ? rc : copy(r->carrier, i, &p[i], stage, false);
 }
@@ -246,7 +262,7 @@ static int copy_from_stage(struct route *r, const struct gap__piece *p, uint32_t
 int gap__carry_in_disk(struct gap__carrier *c, struct gap__disk *disk, const struct gap__piece *p, uint32_t count,
                        gap__carry_fn *before, void *arg) {
   enum { AHEAD = GAP__CARRY_STAGES - 1 };
-  struct route route = {c, disk, count, before, arg};
+  struct route route = {.carrier = c, .disk = disk, .count = count, .call = before, .arg = arg};
   int rc = 0;
   for (uint32_t i = 0; i < count + AHEAD && count && !rc; i++) {
     if (i < count) rc = read_stage(&route, p, i);

@@ -1,7 +1,7 @@
 /* Carrying pieces between the device and where they are kept.
  *
  * Host memory: copies of up to 32 MiB on two streams of our own, some under way at once; threads of a crew add up what has arrived, or
- * check what is to go, behind the copies.  Disk: pieces of up to 8 MiB pass through a few buffers of pinned memory, so that the disk
+ * check what is to go, behind the copies.  Disk and servers: pieces of up to 8 MiB pass through a few buffers of pinned memory, so that the disk
  * and the copy engine work side by side.
  *
  * When a call has failed, nothing is under way any more, unless the driver does not even say what is over (`lost`): then memory that
@@ -20,6 +20,7 @@ struct gap__carrier {
   gap__event events[GAP__CARRY_WINDOW];     /* 0: the same */
   unsigned char *stages[GAP__CARRY_STAGES]; /* of GAP__CARRY_DISK_UNITS; NULL: none */
   struct gap__spans spans; /* where pieces' addresses are places in a byte string: what it is packed from; else none */
+  struct gap__far *far;    /* of pieces on servers; NULL: there are none */
   bool lost;
   char words[400]; /* why a call failed, where it was not the driver */
 };

@@ -5,6 +5,7 @@
 
 void gap__piece_give(const struct gap__image *image, const struct gap__piece *piece) {
   if (piece->host) gap__pinned_give(image->pinned, piece->host, piece->units);
+  else if (piece->far) gap__far_give(image->far, piece->far);
   else gap__disk_give(image->disk, piece->disk, piece->units);
 }
 

@@ -1,6 +1,6 @@
 /* What was saved of memory that sleeps, or of memory that woke with its copy kept: pieces by address.
  *
- * A piece is a run of pages of one device that was copied as one; it lies in pinned host memory or on the disk, with a checksum.
+ * A piece is a run of pages of one device that was copied as one; it lies in pinned host memory, on the disk or on servers, with a checksum.
  * Pieces do not overlap, and are in order of their addresses.  Not thread-safe. */
 #ifndef GAP_TIER_IMAGE_H
 #define GAP_TIER_IMAGE_H
@@ -8,12 +8,14 @@
 #include <stdbool.h>
 
 #include "tier/disk.h"
+#include "tier/far.h"
 #include "tier/pinned.h"
 
 struct gap__piece {
   gap_addr addr;
   uint32_t units; /* of 2 MiB */
-  uint32_t disk;  /* first unit there, when `host` is NULL */
+  uint32_t disk;  /* first unit there, when `host` is NULL and `far` 0 */
+  uint32_t far;   /* its name on servers; 0: it is not there */
   unsigned char *host;
   uint64_t sum;
   gap_pool_id pool;
@@ -24,6 +26,7 @@ struct gap__image {
   uint32_t count, room, promised; /* count + promised <= room */
   struct gap__pinned *pinned;
   struct gap__disk *disk; /* NULL: none is used yet */
+  struct gap__far *far;   /* the same */
 };
 
 static inline uint64_t gap__piece_bytes(const struct gap__piece *p) { return p->units * GAP__UNIT_PAGE; }

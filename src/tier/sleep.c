@@ -20,8 +20,10 @@ struct job {
   char *words;           /* TIER_WORDS */
   struct gap__sleepers who;
   struct tier_beds beds;
-  struct tier_pieces host, disk;
-  uint32_t promised; /* room in the image that is ours */
+  struct tier_pieces host, disk; /* disk: servers, too */
+  bool far;                      /* to servers, by flag */
+  bool drop;                     /* waking: what was saved is of no use */
+  uint32_t promised;             /* room in the image that is ours */
 };
 
 static int say(struct job *job, int rc, const char *words) {
@@ -108,7 +110,7 @@ static int list_pieces(struct job *job, const struct tier_bed *bed) {
   const struct gap__image *image = &job->d->image;
   uint32_t count, first = gap__image_find(image, bed->is.addr, bed->is.pages * GAP__PAGE, &count);
   int rc = 0;
-  for (uint32_t i = first; bed->is.empty && i < first + count && !rc; i++) {
+  for (uint32_t i = first; bed->is.empty && i < first + count && !rc && !job->drop; i++) {
     const struct gap__piece *piece = &image->pieces[i];
     if (gap__bed_lives(&bed->is, piece->addr, gap__piece_bytes(piece)))
       rc = gap__pieces_add(piece->host ? &job->host : &job->disk, piece);
@@ -193,7 +195,7 @@ static void drop_unneeded(struct job *job) {
 }
 
 int gap__tier_rise(struct gap__tier *tier, struct tier_device *d, const char *tag, unsigned flags, char *words) {
-  struct job job = {.tier = tier, .d = d, .words = words};
+  struct job job = {.tier = tier, .d = d, .words = words, .drop = flags & GAP_WAKE_DROP};
   int rc = find_pools(&job, tag);
   if (!rc) take_way(&job, TIER_IN);
   for (uint32_t i = 0; i < job.who.count && job.who.state && !rc; i++)
@@ -235,18 +237,26 @@ static bool uses_disk(const struct gap__tier *tier, unsigned flags) {
   return *tier->conf.disk && (flags & GAP_SLEEP_DISK || !tier->conf.host);
 }
 
-/* Room in host memory for as much as the budget allows; the disk has the rest. *host: units. */
+static bool stays(const struct job *job, unsigned flags) { return !job->far && !uses_disk(job->tier, flags); }
+
+/* The disk, where it is to have a part; servers are opened when something goes there. */
+static int ready_away(struct job *job) {
+  int rc = job->far || !*job->tier->conf.disk ? 0 : gap__tier_open_disk(job->tier, job->d, job->words);
+  if (rc && !*job->tier->conf.remote) return rc;
+  rc = gap__carrier_stage(&job->way->carrier, &job->d->pinned);
+  return rc ? say(job, rc, job->way->carrier.words) : 0;
+}
+
+/* Room in host memory for as much as the budget allows; the disk has the rest, and servers what it has no room for.  *host: units. */
 static int find_room(struct job *job, uint64_t units, unsigned flags, uint64_t *host) {
   struct tier_device *d = job->d;
   uint64_t stages = GAP__CARRY_STAGES * GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE, bytes = units * GAP__UNIT_PAGE;
-  uint64_t reach = uses_disk(job->tier, flags) ? 0 : gap__pinned_reach(&d->pinned);
+  uint64_t reach = stays(job, flags) ? gap__pinned_reach(&d->pinned) : 0;
   *host = units;
-  if (reach < bytes && *job->tier->conf.disk) {
+  if (reach < bytes && (*job->tier->conf.disk || *job->tier->conf.remote)) {
     *host = reach > stages ? (reach - stages) / GAP__UNIT_PAGE : 0;
-    int rc = gap__tier_open_disk(job->tier, d, job->words);
+    int rc = ready_away(job);
     if (rc) return rc;
-    rc = gap__carrier_stage(&job->way->carrier, &d->pinned);
-    if (rc) return say(job, rc, job->way->carrier.words);
   }
   int rc = gap__pinned_ensure(&d->pinned, *host * GAP__UNIT_PAGE);
   return rc ? say(job, rc, d->pinned.refusal) : 0;
@@ -266,11 +276,24 @@ static int take_disk(struct job *job, struct gap__piece *piece, uint32_t units) 
   return rc ? say(job, rc, d->disk.refusal) : 0;
 }
 
+static int take_far(struct job *job, struct gap__piece *piece, uint32_t units) {
+  int rc = gap__tier_open_far(job->tier, job->d, job->words);
+  if (!rc) rc = gap__far_take(&job->d->far, &piece->far);
+  piece->units = units < GAP__FAR_UNITS ? units : GAP__FAR_UNITS;
+  return rc;
+}
+
+static int take_away(struct job *job, struct gap__piece *piece, uint32_t units) {
+  bool servers = *job->tier->conf.remote;
+  int rc = job->far ? GAP_ELIMIT : take_disk(job, piece, units);
+  return rc && servers ? take_far(job, piece, units) : rc;
+}
+
 /* Room for one piece at the beginning of `units` pages. */
 static int take_piece(struct job *job, struct tier_bed *bed, gap_addr addr, uint32_t units, uint64_t *host,
                       uint32_t *got) {
   struct gap__piece piece = {.addr = addr, .pool = bed->pool};
-  int rc = *host ? take_host(job, &piece, units < *host ? units : (uint32_t)*host) : take_disk(job, &piece, units);
+  int rc = *host ? take_host(job, &piece, units < *host ? units : (uint32_t)*host) : take_away(job, &piece, units);
   if (rc) return rc;
   rc = gap__pieces_add(piece.host ? &job->host : &job->disk, &piece);
   if (rc) gap__piece_give(&job->d->image, &piece);
@@ -434,8 +457,9 @@ static int begin_pools(struct job *job) {
 
 int gap__tier_fall(struct gap__tier *tier, struct tier_device *d, const char *tag, unsigned flags, uint64_t *freed,
                    char *words) {
-  struct job job = {.tier = tier, .d = d, .words = words};
+  struct job job = {.tier = tier, .d = d, .words = words, .far = flags & GAP_SLEEP_REMOTE};
   uint64_t pages = 0;
+  if (job.far && !*tier->conf.remote) return say(&job, GAP_ELIMIT, "there are no servers in tiers");
   int rc = find_pools(&job, tag);
   if (!rc) take_way(&job, TIER_OUT);
   if (!rc && job.who.state) {

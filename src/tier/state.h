@@ -28,6 +28,7 @@ struct tier_device {
   int ordinal;
   struct gap__pinned pinned;
   struct gap__disk disk; /* open when image.disk is set */
+  struct gap__far far;   /* the same: image.far */
   struct gap__image image;
   struct tier_items items;
   struct tier_figures {
@@ -52,5 +53,6 @@ static inline void gap__tier_leave(struct tier_device *d) { pthread_mutex_unlock
 void gap__tier_explain(struct gap__tier *, const struct tier_device *, int rc, const char *what, const char *why);
 /* Opens the disk where it is not open yet; `words` (TIER_WORDS) says why not. */
 int gap__tier_open_disk(struct gap__tier *, struct tier_device *, char *words);
+int gap__tier_open_far(struct gap__tier *, struct tier_device *, char *words); /* the same of the servers */
 
 #endif

@@ -32,6 +32,7 @@ static void end_device(struct tier_device *d) {
   gap__image_free(&d->image);
   for (int way = 0; way < TIER_WAYS; way++) gap__carrier_free(&d->ways[way].carrier);
   if (d->image.disk) gap__disk_close(&d->disk);
+  gap__far_close(&d->far);
   gap__pinned_destroy(&d->pinned);
 }
 
@@ -80,6 +81,15 @@ int gap__tier_open_disk(struct gap__tier *tier, struct tier_device *d, char *wor
   return rc;
 }
 
+int gap__tier_open_far(struct gap__tier *tier, struct tier_device *d, char *words) {
+  int rc = gap__far_open(&d->far, tier->conf.remote);
+  if (rc) snprintf(words, TIER_WORDS, "%s", d->far.refusal);
+  if (rc) return rc;
+  d->image.far = &d->far;
+  for (int way = 0; way < TIER_WAYS; way++) d->ways[way].carrier.far = &d->far;
+  return 0;
+}
+
 void gap__tier_explain(struct gap__tier *tier, const struct tier_device *d, int rc, const char *what, const char *why) {
   char words[TIER_WORDS + 40];
   if (!rc || rc == GAP_EINVAL) return;
@@ -110,7 +120,8 @@ int gap__tier_reserve_host(struct gap__tier *tier, int device, uint64_t bytes) {
 int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigned flags, uint64_t *freed) {
   char words[TIER_WORDS] = "";
   struct tier_device *d;
-  if (flags & ~(unsigned)(GAP_SLEEP_DROP | GAP_SLEEP_UNCHANGED | GAP_SLEEP_DISK)) return GAP_EINVAL;
+  if (flags & ~(unsigned)(GAP_SLEEP_DROP | GAP_SLEEP_UNCHANGED | GAP_SLEEP_DISK | GAP_SLEEP_REMOTE)) return GAP_EINVAL;
+  if (flags & GAP_SLEEP_DISK && flags & GAP_SLEEP_REMOTE) return GAP_EINVAL;
   if (flags & GAP_SLEEP_DROP && flags != GAP_SLEEP_DROP) return GAP_EINVAL;
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
@@ -125,7 +136,7 @@ int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigne
 int gap__tier_wake(struct gap__tier *tier, int device, const char *tag, unsigned flags) {
   char words[TIER_WORDS] = "";
   struct tier_device *d;
-  if (flags & ~(unsigned)GAP_WAKE_KEEP) return GAP_EINVAL;
+  if (flags & ~(unsigned)(GAP_WAKE_KEEP | GAP_WAKE_DROP) || flags == (GAP_WAKE_KEEP | GAP_WAKE_DROP)) return GAP_EINVAL;
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
   uint64_t began = gap__dev_now_ns(d->dev);
