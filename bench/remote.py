@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""What values on a Redis server cost: bench/remote.py [--command FILE] [--out NAME] [--rounds N] [--seconds S] [--depth N]
+"""What values on a Redis server cost, and what they save: bench/remote.py [--command FILE] [--out NAME] [--rounds N] [--seconds S] [--depth N] [--requests N]
 
 Starts a redis-server of its own on this machine, and another with TLS.  For each length of a value `gapless remote --bench` and redis-benchmark put and get in turns,
 with the same number of values under way; the best of the rounds counts, since the machine may have other work.  CPU time is the client's own, all threads, for each GiB:
-it tells clients apart on a busy machine too.  Writes NAME.json and NAME.md.
+it tells clients apart on a busy machine too.
+
+Then two processes, one after the other, serve the same requests of a trace with a KV cache on host memory: the first finds an empty server, the second is warm.  A step's
+computing is a pause of --token-us for each token that was not there; the bytes, copies and the server are real, and each KV page that comes up is compared with what was put.
+
+Writes NAME.json and NAME.md.
 """
 import argparse
 import csv
+import ctypes
 import json
+import lzma
 import os
 import platform
 import shutil
@@ -102,6 +109,86 @@ def with_tls(command, folder, options):
     return found
 
 
+# ---- a KV cache over the server ----
+
+TRACE = os.path.join(ROOT, "tests", "data", "requests", "azure_conv_600.csv.xz")
+PAGE_TOKENS, LAYERS, HEADS, HEAD_SIZE = 16, 32, 8, 128  # Llama 3.1 8B: 2 MiB a KV page
+
+
+def prompts(count):
+    with lzma.open(TRACE, "rt", encoding="ascii") as file:
+        for i, row in enumerate(csv.DictReader(file)):
+            if i == count:
+                return
+            yield [(i * 1000003 + k) % 50000 for k in range(int(row["ContextTokens"]))]
+
+
+def word_at(cache, slot):
+    return ctypes.c_uint64.from_address(cache.shape.first + slot // PAGE_TOKENS * cache.shape.page_stride)
+
+
+def serve_one(cache, tokens, token_s):
+    """Seconds until all of the prompt is there, tokens that were found, and whether they are what was put."""
+    began = time.monotonic()
+    cache.fetched(cache.fetch(tokens), 60000)
+    seq, hit = cache.open(tokens[:-1])
+    slots = cache.slots(seq, 0, hit)[::PAGE_TOKENS] if hit else []
+    good = all(word_at(cache, slot).value == hash(tuple(tokens[:i * PAGE_TOKENS + 1])) % 2 ** 63 for i, slot in enumerate(slots))
+    cache.append([seq], [len(tokens) - hit], [tokens[hit:]])
+    cache.flush()
+    time.sleep((len(tokens) - hit) * token_s)
+    cache.tell_computed(len(tokens) - hit, (len(tokens) - hit) * token_s)
+    for i, slot in enumerate(cache.slots(seq, 0, len(tokens))[::PAGE_TOKENS]):
+        word_at(cache, slot).value = hash(tuple(tokens[:i * PAGE_TOKENS + 1])) % 2 ** 63
+    seconds = time.monotonic() - began
+    cache.end(seq)
+    return seconds, hit, good
+
+
+def serve(url, requests, token_us):
+    """In a process of its own: prints what came of it."""
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    import gapless
+    from gapless import kv
+
+    with gapless.Heap("host", device_bytes=2 << 30, conf=f"tiers:[remote={url}]", environment=False) as heap:
+        cache = kv.Cache(heap, LAYERS, HEADS, HEAD_SIZE, bytes=1 << 30, page_tokens=PAGE_TOKENS, tokens=16384, block_major=True, sharing="sha256")
+        cache.open_tiers("bench", token_ns=token_us * 1000, fetch_ms=20000)
+        found = [serve_one(cache, tokens, token_us / 1e6) for tokens in prompts(requests)]
+        drained = cache.drain()
+        stats = cache.tier_stats()
+        tokens = sum(len(t) for t in prompts(requests))
+        cache.close()
+    print(json.dumps({"seconds": sum(s for s, _, _ in found), "tokens": tokens, "tokens_found": sum(h for _, h, _ in found), "good": all(g for _, _, g in found),
+                      "drained": drained, "stats": stats}))
+
+
+def first_and_second(command, folder, options):
+    server = Redis(folder)
+    environment = {"GAPLESS_LIBRARY": os.path.join(os.path.dirname(command), "libgapless.so"), "PYTHONHASHSEED": "0"}
+    runs = {}
+    for name in ("cold", "warm"):
+        text, cpu = timed([sys.executable, os.path.abspath(__file__), "--serve", server.url, "--requests", str(options.requests), "--token-us", str(options.token_us)],
+                          **environment)
+        runs[name] = {**json.loads(text), "cpu_s": cpu}
+    server.stop()
+    return {"requests": options.requests, "token_us": options.token_us, **runs}
+
+
+def warm_lines(found):
+    yield ""
+    yield f"| {found['requests']} requests, {found['cold']['tokens']:,} tokens, {found['token_us']} us a token | first process | second process |"
+    yield "|---|---|---|"
+    yield f"| until all prompts are there, s | {found['cold']['seconds']:.2f} | {found['warm']['seconds']:.2f} |"
+    yield "| of their tokens found | " + " | ".join(f"{found[w]['tokens_found'] / found[w]['tokens']:.1%}" for w in ("cold", "warm")) + " |"
+    yield "| GiB put, got | " + " | ".join(
+        f"{found[w]['stats']['remote_stored'] * found[w]['stats']['page_bytes'] / 2 ** 30:.2f}, {found[w]['stats']['remote_fetched'] * found[w]['stats']['page_bytes'] / 2 ** 30:.2f}"
+        for w in ("cold", "warm")) + " |"
+    yield f"| refused by the planner, lost | {found['cold']['stats']['remote_refused']}, {found['cold']['stats']['lost']} | " \
+          f"{found['warm']['stats']['remote_refused']}, {found['warm']['stats']['lost']} |"
+    yield f"| CPU s | {found['cold']['cpu_s']:.1f} | {found['warm']['cpu_s']:.1f} |"
+
+
 def gib(rate):
     return f"{rate / 2 ** 30:.2f}"
 
@@ -117,6 +204,8 @@ def table(result):
         yield "| " + " | ".join(cells + [f"{mine['cpu_s_per_gib']:.2f}", f"{other['cpu_s_per_gib']:.2f}"]) + " |"
     yield ""
     yield f"With TLS, values of 1 MiB: put {gib(result['tls']['put'])}, get {gib(result['tls']['get'])} GiB/s."
+    yield from warm_lines(result["kv"])
+    yield ""
     yield f"Asked for: {ASKED_SHARE:.0%} of redis-benchmark. Load when it was made: {result['load'][0]:.1f} on {result['cpus']} CPUs."
 
 
@@ -127,7 +216,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--depth", type=int, default=16)
+    parser.add_argument("--requests", type=int, default=20, help="of the trace")
+    parser.add_argument("--token-us", type=int, default=500, help="what computing a token takes")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.requests, options.token_us)
+        return
     command = os.path.abspath(options.command)
     for program in ("redis-server", "redis-benchmark", "openssl"):
         if not shutil.which(program):
@@ -140,6 +235,9 @@ def main():
         result["plain"] = list(rows(command, server, options))
         server.stop()
         result["tls"] = with_tls(command, folder, options)
+        result["kv"] = first_and_second(command, folder, options)
+    warm = result["kv"]["warm"]
+    result["warm_reached"] = warm["good"] and warm["tokens_found"] > 0.9 * warm["tokens"] and warm["seconds"] < result["kv"]["cold"]["seconds"]
     result["reached"] = all(row["gapless"][way] >= ASKED_SHARE * row["redis_benchmark"][way] for row in result["plain"] for way in ("put", "get"))
     with open(options.out + ".json", "w", encoding="ascii") as file:
         json.dump(result, file, indent=1)

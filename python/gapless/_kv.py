@@ -180,10 +180,10 @@ class VirtualAbout(Structure):
     ]
 
 
-def _stat_names() -> List[str]:
+def _stat_names(header_name: str = "kv.h", macro: str = "GAP_KV_STATS") -> List[str]:
     """The figures as the header lists them: it is their only list."""
-    with open(os.path.join(_library.include(), "gapless", "kv.h"), encoding="utf-8") as header:
-        block = header.read().split("#define GAP_KV_STATS(X)")[1].split("typedef struct")[0]
+    with open(os.path.join(_library.include(), "gapless", header_name), encoding="utf-8") as header:
+        block = header.read().split(f"#define {macro}(X)")[1].split("typedef struct")[0]
     return re.findall(r"\bX\((\w+)\)", block)
 
 
@@ -191,6 +191,42 @@ class Stats(Structure):
     """gap_kv_stats."""
 
     _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in _stat_names()]
+
+
+class Rate(Structure):
+    """gap_kv_rate."""
+
+    _fields_ = [("latency_ns", c_uint64), ("bytes_s", c_uint64)]
+
+
+class Rates(Structure):
+    """gap_kv_rates."""
+
+    _fields_ = [("size", c_size_t), ("host", Rate), ("disk", Rate), ("remote", Rate), ("token_ns", c_uint64)]
+
+
+class TiersOptions(Structure):
+    """gap_kv_tiers_options."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("model", c_char_p),
+        ("host_bytes", c_uint64),
+        ("disk_bytes", c_uint64),
+        ("remote_bytes", c_uint64),
+        ("remote", c_void_p),
+        ("rates", c_void_p),
+        ("token_ns", c_uint64),
+        ("fetch_ms", c_uint32),
+    ]
+
+
+class TierStats(Structure):
+    """gap_kv_tier_stats."""
+
+    _fields_ = [("size", c_size_t), ("rates", Rates)] + [
+        (name, c_uint64) for name in _stat_names("kv_tiers.h", "GAP_KV_TIER_STATS")
+    ]
 
 
 _KV = c_void_p
@@ -220,6 +256,14 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "gap_kv_gather": (c_int, [_KV, c_uint32, c_uint32, POINTER(Places), POINTER(Tokens), c_uint64]),
     "gap_kv_attention_workspace": (c_int, [_KV, POINTER(Attention), POINTER(c_uint64)]),
     "gap_kv_attend": (c_int, [_KV, POINTER(Attention), c_uint64]),
+    "gap_kv_tiers_open": (c_int, [_KV, POINTER(TiersOptions), c_char_p, c_size_t]),
+    "gap_kv_fetch": (c_int, [_KV, POINTER(Prompt), POINTER(c_uint64)]),
+    "gap_kv_fetch_poll": (c_int, [_KV, c_uint64, POINTER(c_uint32)]),
+    "gap_kv_fetch_wait": (c_int, [_KV, c_uint64, c_uint32, POINTER(c_uint32)]),
+    "gap_kv_tell_computed": (c_int, [_KV, c_uint64, c_uint64]),
+    "gap_kv_tiers_drain": (c_int, [_KV, c_uint32]),
+    "gap_kv_tiers_store": (c_int, [_KV, c_uint32]),
+    "gap_kv_get_tier_stats": (c_int, [_KV, POINTER(TierStats)]),
     "gap_kv_virtual_create": (c_int, [c_void_p, POINTER(VirtualOptions), POINTER(c_void_p)]),
     "gap_kv_virtual_destroy": (None, [c_void_p]),
     "gap_kv_virtual_grow": (c_int, [c_void_p, c_uint32, c_uint32, c_uint64]),

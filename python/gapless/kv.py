@@ -19,6 +19,7 @@ _DTYPES = {"bfloat16": 0, "float16": 1, "float32": 2, "float8_e4m3fn": 3, "float
 _SHARING = {"off": 0, "fast": 1, "sha256": 2}
 _NO_CEILING, _NO_KERNELS = 4, 8
 _RANGES_SHARING, _RANGES_NO_THREAD = 1, 2
+_AGAIN = -7  # GAP_EAGAIN
 
 
 def _check(code: int, lines: List[str], what: str) -> None:
@@ -205,6 +206,69 @@ class Cache(_Owned):
     def forget(self) -> None:
         """Drops what is cached and unused."""
         self._do(self._lib.gap_kv_forget(self._h), "forget")
+
+    # ---- below the device ----
+
+    def open_tiers(
+        self,
+        model: Optional[str] = None,
+        *,
+        host_bytes: Optional[int] = None,
+        disk_bytes: Optional[int] = None,
+        token_ns: int = 0,
+        fetch_ms: int = 1000,
+    ) -> None:
+        """KV pages go to the places of the heap's key ``tiers`` before they are evicted, and to its servers under the name of ``model``; kv_tiers.h."""
+        whole = 2**64 - 1
+        options = _kv.TiersOptions(
+            size=ctypes.sizeof(_kv.TiersOptions),
+            model=None if model is None else model.encode(),
+            host_bytes=whole if host_bytes is None else host_bytes,
+            disk_bytes=whole if disk_bytes is None else disk_bytes,
+            token_ns=token_ns,
+            fetch_ms=fetch_ms,
+        )
+        words = ctypes.create_string_buffer(400)
+        code = self._lib.gap_kv_tiers_open(self._h, byref(options), words, len(words))
+        _check(code, [words.value.decode(errors="replace")], "tiers")
+
+    def fetch(self, tokens: Sequence[int], tenant: int = 0) -> int:
+        """Begins to bring up what of the prompt is below; a ticket."""
+        ticket = c_uint64()
+        ids = (c_int32 * len(tokens))(*tokens)
+        prompt = _kv.Prompt(ctypes.sizeof(_kv.Prompt), tenant, 0, ids, len(tokens))
+        self._do(self._lib.gap_kv_fetch(self._h, byref(prompt), byref(ticket)), "fetch")
+        return ticket.value
+
+    def fetched(self, ticket: int, timeout_ms: int = 0) -> Optional[int]:
+        """How many tokens of the prompt were on the device when the fetch ended; None: it goes on still."""
+        tokens = c_uint32()
+        if timeout_ms:
+            code = self._lib.gap_kv_fetch_wait(self._h, ticket, timeout_ms, byref(tokens))
+        else:
+            code = self._lib.gap_kv_fetch_poll(self._h, ticket, byref(tokens))
+        if code == _AGAIN:
+            return None
+        self._do(code, "fetch")
+        return tokens.value
+
+    def tell_computed(self, tokens: int, seconds: float) -> None:
+        """A step has computed so many tokens of prompts: what fetches are compared with."""
+        self._do(self._lib.gap_kv_tell_computed(self._h, tokens, max(int(seconds * 1e9), 1)), "tell_computed")
+
+    def drain(self, timeout_ms: int = 60000, *, everything: bool = False) -> bool:
+        """Waits until nothing goes down or up; ``everything``: when all that nobody uses has gone down.  False: something still does."""
+        call = self._lib.gap_kv_tiers_store if everything else self._lib.gap_kv_tiers_drain
+        code = call(self._h, timeout_ms)
+        if code != _AGAIN:
+            self._do(code, "drain")
+        return code != _AGAIN
+
+    def tier_stats(self) -> Dict[str, int]:
+        """Every figure of gap_kv_tier_stats."""
+        out = _kv.TierStats(ctypes.sizeof(_kv.TierStats))
+        self._do(self._lib.gap_kv_get_tier_stats(self._h, byref(out)), "tier stats")
+        return {name: getattr(out, name) for name, _ in out._fields_[2:]}
 
     def stats(self) -> Dict[str, int]:
         """Every figure of gap_kv_stats."""

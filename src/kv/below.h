@@ -102,7 +102,8 @@ struct kv_below {
   struct kv_berth berths[KV_BERTHS]; /* the thread's */
   struct kv_cargo *cargoes;          /* the thread's */
   /* under the cache's lock */
-  gap_kv_rates rates, at_start;
+  gap_kv_rates rates;
+  bool learns; /* they were measured, and go on being so */
   struct kv_meter meters[KV_PLACES];
   struct kv_shelf shelf, servers; /* servers: simulated */
   struct kv_queue to_local;
@@ -110,7 +111,8 @@ struct kv_below {
   struct kv_fetch *fetches;
   uint64_t tickets, *drops; /* drops: items of no more use */
   uint32_t drop_count, drop_room;
-  uint32_t wanted_room;                           /* host KV pages for the sequence that is to rise next */
+  uint64_t fall_ns;     /* when a sequence may be tried again that found no room on the disk */
+  uint32_t wanted_room; /* host KV pages for the sequence that is to rise next */
   uint32_t under_way, puts, stores, sinks, falls; /* cargoes; of them */
   uint64_t retry_ns;                              /* when they are as asked again; 0: they are */
   bool hurry, all;                                /* half-full crates may go; a copy of each KV page is wanted */
@@ -170,6 +172,8 @@ enum { KV_SPANS_MOST = 1024 }; /* layers */
 uint32_t gap__kv_spans(const struct gap_kv *, uint32_t page, gap_span *out);
 
 void gap__kv_drop_item(struct kv_below *, uint64_t item); /* soon, by the thread */
+/* Gives up so many KV pages of a place, for sequences; false: it has none. */
+bool gap__kv_shed(struct kv_below *, enum kv_place, uint32_t pages);
 /* A crate that is spoilt and that nobody uses goes. */
 void gap__kv_clear_out(struct kv_below *, uint32_t crate);
 struct kv_name gap__kv_name(const unsigned char *digest, uint32_t group);

@@ -11,6 +11,8 @@
 #include "kv/prefix.h"
 #include "kv/seq.h"
 
+enum { DOUBTS = 64 };
+
 static const unsigned char *digest_of(const struct kv_fetch *f, uint32_t column) {
   return f->digests + (size_t)column * KV_DIGEST_BYTES;
 }
@@ -151,12 +153,11 @@ static void count_refused(struct kv_below *b, const uint8_t *places, uint32_t co
     if (places[i] < KV_PLACES) *counters[places[i]] += b->kv->options.group_count;
 }
 
-/* An estimate that refuses is not corrected by what it refuses: it forgets, a little each time. */
-static void forget(struct kv_below *b, const uint8_t *places, uint32_t count) {
-  if (!count || places[0] >= KV_PLACES) return;
+/* An estimate that refuses is not corrected by what it refuses: it rises a little each time, until something is tried again. */
+static void doubt(struct kv_below *b, const uint8_t *places, uint32_t count) {
+  if (!count || places[0] >= KV_PLACES || !b->learns) return;
   gap_kv_rate *rate = gap__kv_worth_rate(&b->rates, (enum kv_place)places[0]);
-  uint64_t start = gap__kv_worth_rate(&b->at_start, (enum kv_place)places[0])->bytes_s;
-  if (start > rate->bytes_s) rate->bytes_s += (start - rate->bytes_s) / 64 + 1;
+  rate->bytes_s += rate->bytes_s / DOUBTS + 1;
 }
 
 /* So much may be held at once, that others get on. */
@@ -174,13 +175,13 @@ static bool run_has_servers(const struct kv_fetch *f) {
 static void choose(struct kv_below *b, struct kv_fetch *f) {
   struct gap_kv *kv = b->kv;
   uint32_t run = 0, groups = kv->options.group_count, most = most_columns(kv, f);
-  if (run_has_servers(f) && !b->rates.remote.bytes_s) b->rates.remote = unknown;
+  if (b->learns && run_has_servers(f) && !b->rates.remote.bytes_s) b->rates.remote = unknown;
   while (f->from + run < f->count && f->places[run] != KV_PLACE_NONE) run++;
   b->stats.missed += (uint64_t)(f->count - f->from - run) * groups;
   if (run > most) b->stats.no_room += (uint64_t)(run - most) * groups, run = most;
   uint32_t best = gap__kv_worth(&b->rates, f->places, run, b->page_bytes * groups, kv->options.page_tokens);
   count_refused(b, f->places + best, run - best);
-  forget(b, f->places + best, run - best);
+  doubt(b, f->places + best, run - best);
   f->at = f->from;
   f->to = f->from + best;
   f->state = KV_FETCH_RUNNING;

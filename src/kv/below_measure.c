@@ -1,8 +1,10 @@
 /* What the places give on this machine, measured when they are opened: one KV page for the latency, several at once for the rate. */
+#include <string.h>
+
 #include "kv/below.h"
 #include "kv/worth.h"
 
-enum { AT_ONCE = 8 };
+enum { AT_ONCE = 8, TRIES = 3 };
 
 /* From the time that one took, and the time that AT_ONCE took together. */
 static gap_kv_rate rate_of(uint64_t bytes, uint64_t one_ns, uint64_t all_ns) {
@@ -33,13 +35,16 @@ static gap_kv_rate measure(struct kv_below *b, unsigned flags) {
   int device = b->kv->options.device;
   gap_span spans[KV_SPANS_MOST];
   uint32_t count = gap__kv_spans(b->kv, 0, spans);
-  uint64_t one = 0, all = 0;
+  uint64_t ns, one = UINT64_MAX, all = UINT64_MAX;
   gap_item item;
   if (gap__tier_put(b->tier, device, spans, count, b->kv->options.stream, flags, &item)) return (gap_kv_rate){0, 0};
   int rc = gap__tier_wait(b->tier, device, item);
-  if (!rc) rc = bring(b, item, spans, count, 1, &one); /* the first of a kind takes longer */
-  if (!rc) rc = bring(b, item, spans, count, 1, &one);
-  if (!rc) rc = bring(b, item, spans, count, AT_ONCE, &all);
+  for (int i = 0; i < TRIES && !rc; i++) {
+    rc = bring(b, item, spans, count, 1, &ns);
+    if (ns < one) one = ns;
+    if (!rc) rc = bring(b, item, spans, count, AT_ONCE, &ns);
+    if (ns < all) all = ns;
+  }
   (void)gap__tier_drop(b->tier, device, item);
   return rc ? (gap_kv_rate){0, 0} : rate_of(b->page_bytes, one, all);
 }
@@ -72,10 +77,16 @@ static bool ask(struct kv_below *b, begin_fn *begin, uint32_t count, uint64_t *n
 
 /* Servers that are away give nothing, until something is found on them. */
 void gap__kv_measure_remote(struct kv_below *b) {
-  uint64_t ns, one = 0, all = 0;
-  bool done =
-      ask(b, gap_remote_put, AT_ONCE, &ns) && ask(b, gap_remote_get, 1, &one) && ask(b, gap_remote_get, AT_ONCE, &all);
+  uint64_t ns = 0, one = UINT64_MAX, all = UINT64_MAX; /* the quickest: a busy machine makes slower, not faster */
+  for (int i = 0; i < KV_BERTHS; i++) memset(b->berths[i].memory, 0, b->page_bytes); /* nothing of anybody's */
+  bool done = ask(b, gap_remote_put, AT_ONCE, &ns);
+  for (int i = 0; i < TRIES && done; i++) {
+    done = ask(b, gap_remote_get, 1, &ns);
+    if (ns < one) one = ns;
+    done = done && ask(b, gap_remote_get, AT_ONCE, &ns);
+    if (ns < all) all = ns;
+  }
   gap__lock(&b->kv->lock);
-  if (done) b->rates.remote = b->at_start.remote = rate_of(b->page_bytes, one, all);
+  if (done) b->rates.remote = rate_of(b->page_bytes, one, all);
   gap__unlock(&b->kv->lock);
 }

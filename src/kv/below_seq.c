@@ -8,6 +8,7 @@
 #include "kv/swap.h"
 
 enum { FALLS_MOST = 2, TIGHT_PART = 4 };
+#define RETRY_NS 1000000000u
 
 /* ---- the way ---- */
 
@@ -63,6 +64,13 @@ static void give_host(struct kv_below *b, const struct kv_cargo *cargo) {
   for (uint32_t i = 0; i < cargo->host_count; i++) gap__kv_host_give(b->kv, cargo->host[i]);
 }
 
+/* Cached KV pages make room for sequences; where there are none it is tried again after a while. */
+static void no_room(struct kv_below *b, const struct kv_cargo *cargo) {
+  b->stats.not_stored += cargo->host_count;
+  if (cargo->rc == GAP_ELIMIT && gap__kv_shed(b, KV_PLACE_DISK, cargo->host_count)) return;
+  b->fall_ns = gap__kv_below_now() + RETRY_NS;
+}
+
 static void finish_fall(struct kv_below *b, struct kv_cargo *cargo) {
   struct kv_seq *s = owner(b, cargo);
   b->falls--;
@@ -70,7 +78,7 @@ static void finish_fall(struct kv_below *b, struct kv_cargo *cargo) {
     s->depth = KV_IN_HOST;
     s->wanted = false;
     gap__kv_drop_item(b, cargo->item);
-    if (cargo->rc) b->stats.not_stored += cargo->host_count;
+    if (cargo->rc) no_room(b, cargo);
     return;
   }
   give_host(b, cargo);
@@ -148,6 +156,7 @@ static uint32_t youngest(const struct gap_kv *kv) {
 static uint32_t next_to_fall(const struct kv_below *b) {
   const struct gap_kv *kv = b->kv;
   bool can = !b->simulated && kv->stats.sequences_swapped && b->most[KV_PLACE_DISK];
+  if (b->fall_ns && gap__kv_below_now() < b->fall_ns) return 0;
   return can && is_tight(b) ? youngest(kv) : 0;
 }
 

@@ -164,6 +164,16 @@ static bool make_room(struct kv_below *b, enum kv_place place, uint32_t coming) 
   return true;
 }
 
+bool gap__kv_shed(struct kv_below *b, enum kv_place place, uint32_t pages) {
+  uint32_t shed = 0, oldest = 0;
+  while (shed < pages && b->shelf.slots && (oldest = gap__kv_shelf_oldest(&b->shelf, place)) != 0) {
+    shed += kv_crate_at(&b->shelf, oldest)->count;
+    throw_away(b, oldest);
+  }
+  b->stats.dropped += shed;
+  return shed != 0;
+}
+
 static void retry(struct kv_below *b) {
   if (!b->retry_ns || gap__kv_below_now() < b->retry_ns) return;
   b->retry_ns = 0;

@@ -23,7 +23,7 @@ void gap__kv_meter(struct kv_below *b, enum kv_place place, int by, uint64_t byt
   if (!m->active) *m = (struct kv_meter){.since_ns = gap__kv_below_now()};
   m->active += (uint32_t)by;
   m->bytes += bytes;
-  if (!m->active && !b->simulated)
+  if (!m->active && b->learns)
     gap__kv_worth_learn(gap__kv_worth_rate(&b->rates, place), m->bytes, gap__kv_below_now() - m->since_ns);
 }
 

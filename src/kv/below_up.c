@@ -6,7 +6,7 @@
 #include "kv/pages.h"
 #include "kv/prefix.h"
 
-enum { CARGOES_A_FETCH = 4 };
+enum { CARGOES_A_FETCH = 8 };
 
 /* ---- from the servers ---- */
 
