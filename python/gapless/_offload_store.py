@@ -1,11 +1,11 @@
 """Where bytes of tensors go and come back from: items of a heap (gapless/tier.h), for tensors of a card and for those of the processor."""
 
 import ctypes
-import threading
 from typing import Any, Optional, Tuple
 
 import torch
 
+from . import _library
 from ._tensors import heap_for, index_of
 from .heap import Heap
 
@@ -18,12 +18,15 @@ def new_storage(size: int, device: torch.device) -> torch.UntypedStorage:
     return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
 
 
-def extent(tensor: torch.Tensor) -> Tuple[int, int]:
+def extent(tensor: torch.Tensor, storage_bytes: int) -> Tuple[int, int]:
     """The bytes [from, to) of its storage that a tensor reaches, in whole steps of 64."""
     size = tensor.element_size()
     first = tensor.storage_offset() * size
-    last = first + (sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1) * size
-    return first // _ALIGN * _ALIGN, min(-(-last // _ALIGN) * _ALIGN, tensor.untyped_storage().nbytes())
+    if tensor.is_contiguous():
+        last = first + tensor.numel() * size
+    else:
+        last = first + (sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1) * size
+    return first // _ALIGN * _ALIGN, min(-(-last // _ALIGN) * _ALIGN, storage_bytes)
 
 
 def rebuild(
@@ -36,11 +39,13 @@ def rebuild(
 
 
 class CardStore:
-    """Of a card: streams are torch's, and nothing waits on the host."""
+    """Of a card: streams are torch's, and nothing waits on the host.  Not for several threads at once."""
 
     def __init__(self, device: torch.device, heap: Optional[Heap] = None) -> None:
         self.heap = heap if heap is not None else heap_for(device)
         self.device, self.index = device, index_of(device)
+        self.has_disk = "disk" in self.heap.conf_value("tiers")
+        self._info = _library.ItemInfo(size=ctypes.sizeof(_library.ItemInfo))
 
     def stream(self) -> Any:
         """The current one."""
@@ -62,8 +67,17 @@ class CardStore:
     def wait(self, item: int) -> None:
         self.heap.wait(item, self.index)
 
+    def _look(self, item: int) -> Any:
+        """Called for each tensor: without a dictionary."""
+        code = _library.library().gap_tier_look(self.heap._heap, self.index, item, ctypes.byref(self._info))
+        _library.check(code, "look")
+        return self._info
+
     def busy(self, item: int) -> bool:
-        return bool(self.heap.look(item, self.index)["busy"])
+        return bool(self._look(item).busy)
+
+    def on_disk(self, item: int) -> bool:
+        return self.has_disk and self._look(item).disk_bytes > 0
 
     def drop(self, item: int) -> None:
         self.heap.drop(item, self.index)
@@ -75,10 +89,6 @@ class CardStore:
 
 class HostStore(CardStore):
     """Of the processor: bytes pass through a heap of host memory, and each call is over when it returns."""
-
-    def __init__(self, device: torch.device, heap: Optional[Heap] = None) -> None:
-        super().__init__(device, heap)
-        self._one = threading.Lock()
 
     def stream(self) -> Any:
         return None

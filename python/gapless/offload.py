@@ -32,6 +32,9 @@ _STALE = (
 )
 
 
+_Like = Tuple[torch.dtype, torch.Size, Tuple[int, ...], int]  # type, shape, strides, offset
+
+
 class _Record:
     """What was saved of one storage.  It lives as long as autograd has something of it."""
 
@@ -44,6 +47,7 @@ class _Record:
         "origin",
         "version",
         "alias",
+        "first",
         "storage",
         "offset",
         "stream",
@@ -56,13 +60,22 @@ class _Record:
         "__weakref__",
     )
 
-    def __init__(self, owner: "Offload", step: "_Step", tensor: torch.Tensor, begin: int, end: int) -> None:
+    def __init__(
+        self,
+        owner: "Offload",
+        step: "_Step",
+        tensor: torch.Tensor,
+        storage: torch.UntypedStorage,
+        begin: int,
+        end: int,
+    ) -> None:
         self.owner, self.step = owner, step
         self.begin, self.bytes = begin, end - begin
-        self.origin = StorageWeakRef(tensor.untyped_storage())
+        self.origin = StorageWeakRef(storage)
         self.version = tensor._version
         self.alias: Optional[torch.Tensor] = tensor.detach()  # has the counter of changes
-        self.storage: Optional[torch.UntypedStorage] = tensor.untyped_storage()
+        self.storage: Optional[torch.UntypedStorage] = storage
+        self.first: Optional[_Like] = None  # what `alias` looks like
         self.offset = 0  # of `storage` in the storage that was saved
         self.stream: Any = None
         self.item = 0
@@ -95,7 +108,7 @@ class _Packed(NamedTuple):
     """What autograd holds instead of a tensor."""
 
     record: _Record
-    like: Tuple[torch.dtype, torch.Size, Tuple[int, ...], int]
+    like: _Like
 
 
 class _Step:
@@ -116,6 +129,29 @@ def _push(queue: Deque["weakref.ref[_Record]"], record: _Record) -> None:
         queue.extend(alive)
 
 
+class _Inside:
+    """The lock of an Offload, and the end of what died meanwhile: a class, since it is entered for each tensor."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: "Offload") -> None:
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        owner = self._owner
+        owner._lock.acquire()
+        owner._inside += 1
+        if owner._remains:
+            owner._clean()
+
+    def __exit__(self, *exception: Any) -> None:
+        owner = self._owner
+        if owner._remains:
+            owner._clean()
+        owner._inside -= 1
+        owner._lock.release()
+
+
 class Offload:
     """What :func:`gapless.offload_activations` returns; a context manager that may be entered again and again, by several threads too."""
 
@@ -125,6 +161,8 @@ class Offload:
         self.budget, self.device, self.least = budget, device, least
         self._store: CardStore = store_for(device, heap)
         self._lock = threading.RLock()
+        self._inside = 0  # how often its owner has entered it
+        self._locked = _Inside(self)
         self._contexts = threading.local()
         self._plan: Optional[Plan] = None
         self._step = _Step()
@@ -142,7 +180,7 @@ class Offload:
     # ---- for the program ----
 
     def __enter__(self) -> "Offload":
-        with self._locked():
+        with self._locked:
             if not self._step.alive:
                 self._begin_step()
         stack = self._contexts.__dict__.setdefault("stack", [])
@@ -153,14 +191,14 @@ class Offload:
 
     def __exit__(self, *exception: Any) -> None:
         self._contexts.stack.pop().__exit__(*exception)
-        with self._locked():
+        with self._locked:
             pass
 
     def stats(self) -> Dict[str, int]:
         """Counts since the beginning, and bytes now: saved_bytes (of storages that were saved), away_bytes and back_bytes (copied), disk_bytes
         (of these to the disk), late (not asked for before they were needed), evicted (left though the plan kept them), refused (kept for
         want of room), device_bytes (saved and on the device now), device_bytes_peak, planned (saves of the plan)."""
-        with self._locked():
+        with self._locked:
             names = "saved_bytes away_bytes back_bytes disk_bytes late evicted refused device_bytes_peak".split()
             found = {name: self._figures[name] for name in names}
             found.update(device_bytes=self._on_device, planned=len(self._plan) if self._plan else 0)
@@ -204,48 +242,55 @@ class Offload:
     # ---- saving ----
 
     def _passes(self, tensor: torch.Tensor) -> bool:
-        """What is left to autograd: other devices, kinds of tensors that are more than bytes, parameters and views of them, what is small."""
-        if type(tensor) is not torch.Tensor or tensor.device.type != self.device.type:
-            return True
-        if tensor.device.type == "cuda" and tensor.device.index != self._store.index:
+        """What is left to autograd: other devices, kinds of tensors that are more than bytes, parameters and views of them."""
+        if type(tensor) is not torch.Tensor or tensor.device != self.device:
             return True
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_inference():
             return True
         if tensor.is_conj() or tensor.is_neg() or not tensor.numel():
             return True
-        base = tensor if tensor._base is None else tensor._base
-        if base.is_leaf and base.requires_grad:
-            return True
-        return tensor.untyped_storage().nbytes() < self.least
+        base = tensor._base
+        if base is None:
+            base = tensor
+        return base.is_leaf and base.requires_grad
 
     def _pack(self, tensor: torch.Tensor) -> Any:
         if self._passes(tensor):
             return tensor
-        begin, end = extent(tensor)
-        with self._locked(), torch.no_grad():
-            record = self._find(tensor, begin, end)
+        storage = tensor.untyped_storage()
+        size = storage.nbytes()
+        if size < self.least:
+            return tensor
+        begin, end = extent(tensor, size)
+        with self._locked:
+            record = self._find(tensor, storage, begin, end)
             if record is None and end - begin < self.least:
-                return tensor.clone()  # a little of much: the much may go
+                return tensor.detach().clone()  # a little of much: the much may go
             if record is None:
-                record = self._save(tensor, begin, end)
+                record = self._save(tensor, storage, begin, end)
             record.holders += 1
-        return _Packed(record, (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()))
+        like = (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+        if record.first is None:
+            record.first = like
+        return _Packed(record, like)
 
-    def _find(self, tensor: torch.Tensor, begin: int, end: int) -> Optional[_Record]:
+    def _find(
+        self, tensor: torch.Tensor, storage: torch.UntypedStorage, begin: int, end: int
+    ) -> Optional[_Record]:
         """One that has these bytes as they are now."""
-        for link in self._records.get(tensor.untyped_storage()._cdata, ()):
+        for link in self._records.get(storage._cdata, ()):
             record = link()
             if record is not None and record.begin <= begin and end <= record.begin + record.bytes:
-                if record.version == tensor._version and not record.origin.expired():
+                if record.version == tensor._version:
                     return record
         return None
 
-    def _save(self, tensor: torch.Tensor, begin: int, end: int) -> _Record:
+    def _save(self, tensor: torch.Tensor, storage: torch.UntypedStorage, begin: int, end: int) -> _Record:
         step = self._step
         if not step.alive and step.recording.used:
             self._begin_step()
             step = self._step
-        record = _Record(self, step, tensor, begin, end)
+        record = _Record(self, step, tensor, storage, begin, end)
         record.stream = self._store.stream()
         step.alive += 1
         self._list(record)
@@ -279,7 +324,7 @@ class Offload:
         except _errors.Error as reason:
             self._refuse(reason)
             return False
-        disk = self._store.heap.look(record.item, self._store.index)["disk_bytes"] > 0
+        disk = self._store.on_disk(record.item)
         record.state = _LEAVING
         _push(self._leaving[disk], record)
         self._figures["away_bytes"] += record.bytes
@@ -367,7 +412,7 @@ class Offload:
         if not isinstance(packed, _Packed):
             return packed
         record = packed.record
-        with self._locked(), torch.no_grad():
+        with self._locked:
             self._note_use(record)
             stream = self._store.stream()
             if record.state == _AWAY:
@@ -378,7 +423,9 @@ class Offload:
                 self._arrive(record, stream)
             if record.stale or (record.alias is not None and record.alias._version != record.version):
                 raise RuntimeError(_STALE)
-            tensor = rebuild(record.storage, record.offset, packed.like)
+            tensor = record.alias if packed.like is record.first else None
+            if tensor is None:
+                tensor = rebuild(record.storage, record.offset, packed.like)
             if stream != record.stream:
                 self._store.used_on(tensor, stream)
             self._bring_ahead()
@@ -458,22 +505,10 @@ class Offload:
         self._remains.append(remains)
         if self._lock.acquire(blocking=False):  # pylint: disable=consider-using-with
             try:
-                if not self._contexts.__dict__.get("depth"):
+                if not self._inside:
                     self._clean()
             finally:
                 self._lock.release()
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._lock:
-            here = self._contexts.__dict__
-            here["depth"] = here.get("depth", 0) + 1
-            try:
-                self._clean()
-                yield
-            finally:
-                self._clean()
-                here["depth"] -= 1
 
     def _clean(self) -> None:
         while self._remains:

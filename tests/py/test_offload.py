@@ -1,6 +1,7 @@
 """Activations and states of optimizers that leave the device and come back, on the processor: results are the same, bit for bit."""
 
 import copy
+import ctypes
 import gc
 import subprocess
 import sys
@@ -367,6 +368,117 @@ def test_threads(heap):
     for thread in threads:
         thread.join()
     assert wrong == [False] * 4 and context.stats()["device_bytes"] == 0
+
+
+# ---- copies that are late ----
+
+
+class Late:
+    """Stands for a card whose copies run as late as they may: bytes move in join() and not before, out of memory that must be there still, and
+    into memory that holds something else until then."""
+
+    has_disk, index = False, 0
+
+    def __init__(self, patience):
+        self.items, self.next, self.patience, self.wrong = {}, 1, patience, []
+
+    def stream(self):
+        return None
+
+    def put(self, storage, begin, size, stream, place):
+        item, self.next = self.next, self.next + 1
+        alive = torch.multiprocessing.reductions.StorageWeakRef(storage)
+        self.items[item] = {"from": (alive, storage.data_ptr() + begin, size), "asked": 0}
+        return item
+
+    def _take(self, item):
+        kept = self.items[item]
+        if kept.get("from"):
+            alive, address, size = kept.pop("from")
+            if alive.expired():
+                self.wrong.append("memory was given away before it was copied")
+            else:
+                kept["bytes"] = ctypes.string_at(address, size)
+
+    def get(self, item, storage, size, stream):
+        self._take(item)
+        ctypes.memset(storage.data_ptr(), 0xFE, size)
+        alive = torch.multiprocessing.reductions.StorageWeakRef(storage)
+        self.items[item].setdefault("to", []).append((alive, storage.data_ptr(), size))
+
+    def join(self, item, stream):
+        self._take(item)
+        for alive, address, size in self.items[item].pop("to", []):
+            if alive.expired():
+                self.wrong.append("memory was given away before bytes came")
+            else:
+                ctypes.memmove(address, self.items[item]["bytes"], size)
+
+    def wait(self, item):
+        self.join(item, None)
+
+    def used_on(self, tensor, stream):
+        pass
+
+    def busy(self, item):
+        self.items[item]["asked"] += 1
+        return self.items[item]["asked"] < self.patience or "from" in self.items[item]
+
+    def on_disk(self, item):
+        return False
+
+    def drop(self, item):
+        kept = self.items.pop(item)
+        if kept.get("from") or kept.get("to"):
+            self.wrong.append("dropped before it was joined")
+
+    def host_bytes(self):
+        return 1 << 40
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("patience", (1, 5))
+def test_copies_that_are_late(heap, budget, patience):
+    context = offload(budget, heap)
+    context._store = store = Late(patience)
+    assert equal(train(context), train(Nothing()))
+    with pytest.raises(ZeroDivisionError), context:
+        y = (torch.randn(128, 128, requires_grad=True).exp() ** 2).sin()
+        1 / 0
+    y = None  # noqa: F841
+    x = torch.randn(128, 128, requires_grad=True)
+    with context:
+        y = (x.exp() ** 2).sin().sum()
+    y.backward(retain_graph=True)
+    first, x.grad = x.grad, None
+    y.backward()
+    assert torch.equal(first, x.grad)
+    del y
+    gc.collect()
+    assert context.stats()["device_bytes"] == 0
+    assert store.wrong == [] and store.items == {}
+
+
+def test_modified_while_it_is_copied(heap):
+    """The copy may have the new bytes: refused."""
+    context = offload(20 << 10, heap)  # of two saves of 16 KiB one
+    context._store = Late(1000)
+    x = torch.randn(64, 64, requires_grad=True)
+    for changes in (False, False, True):
+        with context:
+            y = x * 2
+            z = (y**2).sum()
+            if changes:
+                y.mul_(3)
+            del y
+            w = x.exp().sum()  # makes the first wait for its copy
+        w.backward()
+        if changes:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                z.backward()
+        else:
+            z.backward()
+    assert context.stats()["away_bytes"] == 3 * x.nbytes
 
 
 # ---- room, the disk, and what goes wrong ----
