@@ -26,6 +26,8 @@ __all__ = ["Offload", "activations"]
 # Where the bytes of a record are: on the device and nowhere else; on the device, being copied away; away; being copied back; back, and away too.
 _KEPT, _LEAVING, _AWAY, _COMING, _BACK = range(5)
 _OutOfMemory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+_SOON = 8  # uses
+_UNDER_WAY = 0.1  # of the budget, for copies
 _STALE = (
     "one of the variables needed for gradient computation has been modified by an inplace operation after it was saved, while "
     "gapless.offload_activations was on"
@@ -56,6 +58,7 @@ class _Record:
         "stale",
         "holders",
         "uses",
+        "turn",
         "counted",
         "__weakref__",
     )
@@ -82,6 +85,7 @@ class _Record:
         self.state = _KEPT
         self.stale = self.counted = False
         self.holders = self.uses = 0  # of autograd's nodes
+        self.turn = 0  # how many uses come before
         self.number = step.recording.save(self.bytes)
 
     def __del__(self) -> None:
@@ -155,7 +159,13 @@ class _Inside:
 class Offload:
     """What :func:`gapless.offload_activations` returns; a context manager that may be entered again and again, by several threads too."""
 
-    def __init__(self, budget: Union[int, float], device: torch.device, least: int, heap: Optional[Heap]) -> None:
+    def __init__(
+        self,
+        budget: Union[int, float],
+        device: torch.device,
+        least: int,
+        heap: Optional[Heap],
+    ) -> None:
         if budget < 0 or (isinstance(budget, float) and budget > 1):
             raise ValueError(f"budget {budget}: bytes, or a share of them from 0.0 to 1.0")
         self.budget, self.device, self.least = budget, device, least
@@ -171,7 +181,7 @@ class Offload:
         self._leaving: Dict[bool, Deque["weakref.ref[_Record]"]] = {False: collections.deque(), True: collections.deque()}
         self._back: Deque["weakref.ref[_Record]"] = collections.deque()
         self._ahead: List["weakref.ref[_Record]"] = []  # to be brought back, the next one last
-        self._ahead_old = True
+        self._ahead_old, self._turn = True, 0  # uses since they were put in order
         self._remains: Deque[_Remains] = collections.deque()
         self._on_device = self._coming = 0  # bytes; records
         self._said: "set[str]" = set()
@@ -211,13 +221,15 @@ class Offload:
         if step.recording.used and (plan is None or len(plan) != len(step.recording.sizes) or step.evicted or step.stays):
             stays = step.stays | (plan.stays if plan and len(plan) == len(step.recording.sizes) else set())
             self._plan = plan = make_plan(step.recording, stays)
-            plan.place(self._budget_of(plan), self._store.host_bytes(), UNIT)
+            plan.place(self._keep(plan, 1.0), self._store.host_bytes(), UNIT)
         if step.recording.sizes:
             self._step = _Step()
 
-    def _budget_of(self, plan: Plan) -> float:
-        """In bytes of the recorded step."""
-        return self.budget * plan.peak if isinstance(self.budget, float) else self.budget
+    def _keep(self, plan: Plan, scale: float) -> float:
+        """What the plan keeps, in bytes of the recorded step, where this one's bytes are `scale` times as many: all, or a part of the budget that
+        leaves room for what is under way.  Without that the forward would end with the last copy."""
+        budget = self.budget * plan.peak if isinstance(self.budget, float) else self.budget / scale
+        return budget if budget >= plan.peak else (1 - _UNDER_WAY) * budget
 
     def _ratio(self) -> float:
         step = self._step
@@ -227,14 +239,15 @@ class Offload:
         """Bytes that may be on the device now."""
         if not isinstance(self.budget, float):
             return self.budget
-        return self._budget_of(self._plan) * self._ratio() if self._plan else 0
+        return self.budget * self._plan.peak * self._ratio() if self._plan else 0
+
+    def _over(self, room: int = 0) -> bool:
+        return self._on_device + room > self._limit()
 
     def _is_to_leave(self, record: _Record) -> bool:
-        plan = self._plan
-        if plan is None:
+        if self._plan is None:
             return isinstance(self.budget, float)
-        scale = 1.0 if isinstance(self.budget, float) else self._ratio()
-        return plan.leaves(record.number, self._budget_of(plan) / scale)
+        return self._plan.leaves(record.number, self._keep(self._plan, self._ratio()))
 
     def _stays(self, record: _Record) -> bool:
         return self._plan is not None and record.number in self._plan.stays
@@ -402,7 +415,7 @@ class Offload:
         return False
 
     def _make_room(self, room: int = 0) -> None:
-        while self._on_device + room > self._limit():
+        while self._over(room):
             if not (self._settle_next() or self._let_back_go() or (not room and self._evict())):
                 return
 
@@ -433,6 +446,7 @@ class Offload:
 
     def _note_use(self, record: _Record) -> None:
         if not record.uses:
+            self._turn += 1
             record.step.recording.use(record.number)
             if record.state >= _AWAY and not record.origin.expired():
                 record.step.stays.add(record.number)  # somebody has it on the device all the time
@@ -476,20 +490,22 @@ class Offload:
                     found[id(record)] = record
         ranks = plan.ranks if plan is not None and all(r.number < len(plan) for r in found.values()) else None
         records = sorted(found.values(), key=lambda r: -ranks[r.number] if ranks else r.number)
-        self._ahead = [weakref.ref(record) for record in records]
-        self._ahead_old = False
+        for turn, record in enumerate(reversed(records)):
+            record.turn = turn
+        self._ahead = [weakref.ref(record) for record in records if record.state >= _AWAY]
+        self._ahead_old, self._turn = False, 0
 
     def _bring_ahead(self) -> None:
-        """As many as the budget has room for, and one in any case."""
+        """As many as the budget has room for, and one that is needed soon in any case."""
         if self._ahead_old:
             self._order()
         while self._ahead:
             record = self._ahead[-1]()
             if record is not None and record.state == _AWAY and not record.uses:
-                if self._coming:
+                if self._over(record.bytes):
+                    if self._coming or record.turn - self._turn > _SOON:
+                        return  # rather than have the stream wait: room comes with each use
                     self._make_room(record.bytes)
-                    if self._on_device + record.bytes > self._limit():
-                        return
                 try:
                     self._fetch(record)
                 except _OutOfMemory:
@@ -546,7 +562,12 @@ def _device_of(device: Any) -> torch.device:
 
 
 def activations(
-    budget: Union[int, float], device: Any = None, *, least: int = 1 << 20, name: str = "", heap: Optional[Heap] = None
+    budget: Union[int, float],
+    device: Any = None,
+    *,
+    least: int = 1 << 20,
+    name: str = "",
+    heap: Optional[Heap] = None,
 ) -> Offload:
     """See gapless.offload_activations()."""
     found = _device_of(device)

@@ -103,7 +103,7 @@ def test_a_budget_is_kept_and_costs_what_it_must(heap):
         stats = context.stats()
         most = 0.5 * MIB  # what is being saved, or is needed at once
         assert stats["device_bytes_peak"] <= part * peak + most
-        assert (1 - part) * 4 * peak - most <= stats["away_bytes"] <= (1 - part) * 4 * peak + 8 * most
+        assert (1 - part) * 4 * peak - most <= stats["away_bytes"] <= (1 - 0.9 * part) * 4 * peak + 4 * most
         assert stats["evicted"] > 0 and stats["late"] <= 4  # evicted in the first step, which has no plan
 
 
@@ -479,6 +479,85 @@ def test_modified_while_it_is_copied(heap):
         else:
             z.backward()
     assert context.stats()["away_bytes"] == 3 * x.nbytes
+
+
+# ---- how well copies are hidden, on a made-up time line ----
+
+
+class Timeline:
+    """Stands for a card whose host is far ahead: three streams (work, out, in) and when each has done what it was given."""
+
+    has_disk, index, rate = False, 0, 55.0  # bytes a unit of time, each way
+
+    def __init__(self):
+        self.now, self.out, self.back, self.ends = 0.0, 0.0, 0.0, {}
+
+    def stream(self):
+        return None
+
+    def put(self, storage, begin, size, stream, place):
+        item = len(self.ends) + 1
+        self.ends[item] = self.out = max(self.out, self.now) + size / self.rate
+        return item
+
+    def get(self, item, storage, size, stream):
+        self.ends[item] = self.back = max(self.back, self.now, self.ends[item]) + size / self.rate
+
+    def join(self, item, stream):
+        self.now = max(self.now, self.ends[item])
+
+    def busy(self, item):
+        return True
+
+    def on_disk(self, item):
+        return False
+
+    def host_bytes(self):
+        return 1 << 40
+
+    def used_on(self, *_):
+        pass
+
+    wait = drop = used_on
+
+
+class Work(torch.autograd.Function):
+    """Takes time, and saves bytes."""
+
+    @staticmethod
+    def forward(ctx, x, line, size, time):
+        line.now += time
+        ctx.line, ctx.time = line, time
+        ctx.save_for_backward(torch.empty(size, dtype=torch.uint8))
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert ctx.saved_tensors
+        ctx.line.now += 2 * ctx.time
+        return gradient, None, None, None
+
+
+@pytest.mark.parametrize("compute", (6_000, 12_000, 24_000))
+@pytest.mark.parametrize("budget", (0.75, 0.5, 0.25))
+def test_copies_behind_work(heap, budget, compute):
+    """Forward and backward take hardly longer than their work or their copies do, and no more than the budget is on the device."""
+    context, sizes = offload(budget, heap), [6400, 19200, 12800, 25600] * 15
+    for _ in range(3):
+        line = context._store = Timeline()
+        before = context.stats()
+        context._figures["device_bytes_peak"] = 0
+        y = torch.ones(1, requires_grad=True)
+        with context:
+            for size in sizes:
+                y = Work.apply(y, line, size, compute / 3 / len(sizes))
+        y.backward()
+        del y
+        now = context.stats()
+    out, back = ((now[name] - before[name]) / line.rate for name in ("away_bytes", "back_bytes"))
+    assert out >= 0.95 * (1 - budget) * sum(sizes) / line.rate
+    assert line.now <= 1.05 * (max(compute / 3, out) + max(2 * compute / 3, back))
+    assert now["device_bytes_peak"] <= budget * sum(sizes) + max(sizes)
 
 
 # ---- room, the disk, and what goes wrong ----

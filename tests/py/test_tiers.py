@@ -116,3 +116,38 @@ def test_to_disk(tmp_path):
 def test_not_in_use():
     assert gapless.sleep("weights") == 0
     gapless.wake("weights")
+
+
+# ---- items ----
+
+
+def test_items(heap):
+    one, two = heap.alloc(3 * MIB), heap.alloc(3 * MIB)
+    fill(one, 2 * MIB, 5)
+    fill(one + 2 * MIB, MIB, 6)
+    item = heap.put([(one, 2 * MIB), (one + 2 * MIB, MIB)])
+    heap.join(item)
+    fill(one, 3 * MIB, 0)
+    heap.get(item, [(two, MIB + 1)], start=2 * MIB - 1)
+    heap.wait(item)
+    assert holds(two, 1, 5) and holds(two + 1, MIB, 6)
+    assert heap.look(item) == {"bytes": 3 * MIB, "host_bytes": 4 * MIB, "disk_bytes": 0, "busy": 0, "error": 0}
+    with pytest.raises(gapless.Error, match="outside its documented range"):
+        heap.get(item, [(two, MIB)], start=3 * MIB)
+    heap.drop(item)
+    with pytest.raises(gapless.Error):
+        heap.wait(item)
+    with pytest.raises(gapless.Error, match="there is no disk in tiers"):
+        heap.put([(one, 4096)], place="disk")
+    with pytest.raises(KeyError):
+        heap.put([(one, 4096)], place="tape")
+    assert heap.tiers()["host_used_bytes"] == 0
+    heap.free(one)
+    heap.free(two)
+
+
+def test_items_that_find_no_room(heap):
+    large = heap.alloc(34 * MIB)
+    with pytest.raises(gapless.Error, match="32 MiB may be"):
+        heap.put([(large, 34 * MIB)])
+    heap.free(large)
