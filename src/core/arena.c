@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/room.h"
+#include "core/hollow.h"
 #include "core/tray.h"
 #include "core/trouble.h"
 
@@ -71,6 +72,13 @@ uint32_t gap__block_covering(const struct gap__range *range, uint32_t unit) {
 
 /* ---- state changes ---- */
 
+/* Mapped stretches that a hole ends: the one before it, unless it is bare or bare pages behind end it already. */
+static int stretches_ended(const struct gap__arena *arena, const struct gap__block *b) {
+  const struct gap__range *range = gap__range_at(arena->lane->owner, b->range);
+  bool before = b->prev && !gap__page_is_bare(range, gap__page_of(b->off) - 1);
+  return before - (b->next && gap__page_is_bare(range, gap__page_of(b->off + b->len)));
+}
+
 static void hole_insert(struct gap__arena *arena, uint32_t index) {
   struct gap__block *b = gap__block(arena->lane, index);
   b->link_prev = 0;
@@ -78,7 +86,7 @@ static void hole_insert(struct gap__arena *arena, uint32_t index) {
   if (arena->hole_head) gap__block(arena->lane, arena->hole_head)->link_prev = index;
   arena->hole_head = index;
   arena->hole_count++;
-  arena->lane->owner->runs[arena->kind] += b->prev != 0; /* a hole ends the mapped stretch before it */
+  arena->lane->owner->runs[arena->kind] += stretches_ended(arena, b);
 }
 
 static void hole_remove(struct gap__arena *arena, uint32_t index) {
@@ -87,12 +95,12 @@ static void hole_remove(struct gap__arena *arena, uint32_t index) {
   if (b->link_prev) gap__block(arena->lane, b->link_prev)->link_next = b->link_next;
   else arena->hole_head = b->link_next;
   arena->hole_count--;
-  arena->lane->owner->runs[arena->kind] -= b->prev != 0;
+  arena->lane->owner->runs[arena->kind] -= stretches_ended(arena, b);
 }
 
 void gap__block_detach(struct gap__arena *arena, uint32_t index) {
   struct gap__block *b = gap__block(arena->lane, index);
-  if (b->state == GAP__IDLE) gap__bin_remove(arena, index);
+  if (gap__block_is_idle(b)) gap__bin_remove(arena, index);
   else if (b->state == GAP__HOLE) hole_remove(arena, index);
   b->state = GAP__RESERVED;
 }
@@ -115,22 +123,29 @@ void gap__block_absorb_next(struct gap__arena *arena, uint32_t index) {
   drop_next(arena, gap__block(arena->lane, index));
 }
 
+static bool merges(const struct gap__block *b, enum gap__state state) {
+  return state == GAP__HOLE ? b->state == GAP__HOLE : gap__block_is_idle(b);
+}
+
 uint32_t gap__block_attach(struct gap__arena *arena, uint32_t index, enum gap__state state) {
   struct gap__lane *lane = arena->lane;
   struct gap__block *b = gap__block(lane, index);
-  if (b->next && gap__block(lane, b->next)->state == state) {
+  if (b->next && merges(gap__block(lane, b->next), state)) {
+    if (gap__block(lane, b->next)->state == GAP__HOLLOW) state = GAP__HOLLOW;
     gap__block_detach(arena, b->next);
     drop_next(arena, b);
   }
-  if (b->prev && gap__block(lane, b->prev)->state == state) {
+  if (b->prev && merges(gap__block(lane, b->prev), state)) {
     index = b->prev;
-    gap__block_detach(arena, index);
     b = gap__block(lane, index);
+    if (b->state == GAP__HOLLOW) state = GAP__HOLLOW;
+    gap__block_detach(arena, index);
     drop_next(arena, b);
   }
+  if (state == GAP__HOLLOW && b->len < GAP__PAGE_UNITS) state = GAP__IDLE; /* no page lies in it */
   b->state = (uint8_t)state;
-  if (state == GAP__IDLE) gap__bin_insert(arena, index);
-  else hole_insert(arena, index);
+  if (state == GAP__HOLE) hole_insert(arena, index);
+  else gap__bin_insert(arena, index);
   return index;
 }
 
@@ -177,10 +192,11 @@ uint32_t gap__block_isolate(struct gap__arena *arena, uint32_t index, uint32_t o
 }
 
 int gap__arena_withdraw(struct gap__arena *arena, uint32_t index, uint32_t page, uint32_t pages) {
+  enum gap__state was = gap__block(arena->lane, index)->state;
   gap__block_detach(arena, index);
   uint32_t off = page << GAP__PAGE_UNIT_SHIFT, len = pages << GAP__PAGE_UNIT_SHIFT;
-  uint32_t wanted = gap__block_isolate(arena, index, off, len, GAP__IDLE);
-  gap__block_attach(arena, wanted ? wanted : index, wanted ? GAP__HOLE : GAP__IDLE);
+  uint32_t wanted = gap__block_isolate(arena, index, off, len, was);
+  gap__block_attach(arena, wanted ? wanted : index, wanted ? GAP__HOLE : was);
   return wanted ? 0 : GAP_ENOMETA;
 }
 
@@ -220,15 +236,31 @@ void gap__arena_flush(struct gap__arena *arena) {
   }
 }
 
+/* Cuts `units` out of an idle block in which they fit. */
+__attribute__((always_inline)) static inline uint32_t serve_from(struct gap__arena *arena, uint32_t index,
+                                                                 uint32_t units, bool aligned) {
+  const struct gap__block *b = gap__block(arena->lane, index);
+  enum gap__state was = b->state;
+  uint32_t off = gap__place_low(b->off, aligned);
+  gap__block_detach(arena, index);
+  uint32_t wanted = gap__block_isolate(arena, index, off, units, was);
+  if (!wanted) gap__block_attach(arena, index, was);
+  return wanted;
+}
+
 uint32_t gap__arena_fit(struct gap__arena *arena, uint32_t units, bool aligned) {
   uint32_t index = gap__bin_find(arena, units, aligned);
   if (!index) return 0;
   const struct gap__block *b = gap__block(arena->lane, index);
-  uint32_t off = gap__place_low(b->off, aligned);
-  gap__block_detach(arena, index);
-  uint32_t wanted = gap__block_isolate(arena, index, off, units, GAP__IDLE);
-  if (!wanted) gap__block_attach(arena, index, GAP__IDLE);
-  return wanted;
+  if (__builtin_expect(b->state == GAP__HOLLOW, 0) &&
+      gap__hollow_any(gap__range_at(arena->lane->owner, b->range), gap__place_low(b->off, aligned), units))
+    return 0;
+  return serve_from(arena, index, units, aligned);
+}
+
+uint32_t gap__arena_fit_mapped(struct gap__arena *arena, uint32_t units, bool aligned) {
+  uint32_t index = arena->hollow_count ? gap__bin_find_mapped(arena, units, aligned) : 0;
+  return index ? serve_from(arena, index, units, aligned) : 0;
 }
 
 /* ---- ranges ---- */

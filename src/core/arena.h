@@ -41,7 +41,8 @@ uint32_t gap__block_covering(const struct gap__range *, uint32_t unit);
 
 /* Takes an idle block or a hole out of its bin or list; its state becomes RESERVED. */
 void gap__block_detach(struct gap__arena *, uint32_t block);
-/* Makes a detached block idle, or a hole: merges it with equal neighbours and files it. Returns the merged block. */
+/* Makes a detached block idle (GAP__HOLLOW: pages of it may be bare), or a hole: merges it with equal neighbours and files it. Returns the
+ * merged block. */
 uint32_t gap__block_attach(struct gap__arena *, uint32_t block, enum gap__state);
 /* Cuts a detached block so that [off, off + len) is a block of its own; what is left over is attached in `rest`.
  * 0: no host memory for the records (nothing changed). */
@@ -62,8 +63,10 @@ void gap__arena_cool(struct gap__arena *);
 /* Returns every cached block to the bins, but for those of trays in use. */
 void gap__arena_flush(struct gap__arena *);
 
-/* Serves `units` from an idle block: best fit. 0: nothing fits.  The block is RESERVED. */
+/* Serves `units` from an idle block: best fit. 0: nothing fits, or what fits best is bare.  The block is RESERVED. */
 uint32_t gap__arena_fit(struct gap__arena *, uint32_t units, bool aligned);
+/* The same where that was bare: the best of those that are not.  Looks at every idle block. */
+uint32_t gap__arena_fit_mapped(struct gap__arena *, uint32_t units, bool aligned);
 
 _Static_assert(sizeof(struct gap__range) == 64, "the hot path finds a range by a shift");
 

@@ -7,6 +7,7 @@
 #include "core/arena.h"
 #include "core/events.h"
 #include "core/figures.h"
+#include "core/hollow.h"
 #include "core/place.h"
 #include "core/supply.h"
 #include "core/tally.h"
@@ -17,6 +18,7 @@
 /* The idle block that covers [unit, unit + units), or 0.  Cached blocks go back to the bins first: they are idle too. */
 static uint32_t idle_covering(struct gap__range *range, uint32_t unit, uint64_t units) {
   gap__arena_flush(range->arena);
+  gap__hollow_fold(range->arena);
   uint32_t index = gap__block_covering(range, unit);
   const struct gap__block *b = gap__block(range->arena->lane, index);
   return b->state == GAP__IDLE && units <= (uint64_t)b->off + b->len - unit ? index : 0;

@@ -1,6 +1,8 @@
 /* Bins of idle blocks: see bin.h. */
 #include "core/bin.h"
 
+#include "core/hollow.h"
+
 enum { LOOK = 8, ORDER = 3 }; /* blocks compared: when looking for one (or for a page border), when filing one */
 
 static inline uint32_t bin_of(uint32_t units) {
@@ -37,6 +39,7 @@ void gap__bin_insert(struct gap__arena *arena, uint32_t index) {
   bins->word[bin >> 6] |= 1ull << (bin & 63);
   bins->summary |= 1ull << (bin >> 6);
   arena->idle_count++;
+  arena->hollow_count += b->state == GAP__HOLLOW;
   arena->idle_units += b->len;
 }
 
@@ -53,6 +56,7 @@ void gap__bin_remove(struct gap__arena *arena, uint32_t index) {
     if (!b->link_next && !(bins->word[bin >> 6] &= ~(1ull << (bin & 63)))) bins->summary &= ~(1ull << (bin >> 6));
   }
   arena->idle_count--;
+  arena->hollow_count -= b->state == GAP__HOLLOW;
   arena->idle_units -= b->len;
 }
 
@@ -98,6 +102,25 @@ uint32_t gap__bin_find(const struct gap__arena *arena, uint32_t units, bool alig
     }
     if (best) return best;
     bin = next_bin(&arena->bins, bin + 1);
+  }
+  return 0;
+}
+
+static bool is_mapped(const struct gap__arena *arena, const struct gap__block *b, uint32_t units, bool aligned) {
+  const struct gap__range *range = gap__range_at(arena->lane->owner, b->range);
+  return b->state == GAP__IDLE || !gap__hollow_any(range, gap__place_low(b->off, aligned), units);
+}
+
+uint32_t gap__bin_find_mapped(const struct gap__arena *arena, uint32_t units, bool aligned) {
+  for (uint32_t bin = next_bin(&arena->bins, bin_of(units)); bin < GAP__BIN_COUNT;
+       bin = next_bin(&arena->bins, bin + 1)) {
+    uint32_t best = 0, best_len = UINT32_MAX;
+    for (uint32_t i = arena->bins.head[bin]; i; i = gap__block(arena->lane, i)->link_next) {
+      const struct gap__block *b = gap__block(arena->lane, i);
+      if (b->len < best_len && fits(b, units, aligned) && is_mapped(arena, b, units, aligned))
+        best = i, best_len = b->len;
+    }
+    if (best) return best;
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/arena.h"
+#include "core/hollow.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/tally.h"
@@ -31,7 +32,8 @@ struct census {
   int64_t count[GAP__KIND_COUNT], bytes[GAP__KIND_COUNT], requested[GAP__KIND_COUNT], pending_count[GAP__KIND_COUNT],
       pending_bytes[GAP__KIND_COUNT];
   uint64_t idle_units[GAP__ARENA_COUNT], home_pages;
-  uint32_t idle_count[GAP__ARENA_COUNT], hole_count[GAP__ARENA_COUNT], cached, in_trays[GAP__ARENA_COUNT];
+  uint32_t idle_count[GAP__ARENA_COUNT], hollow_count[GAP__ARENA_COUNT], bare_pages[GAP__ARENA_COUNT];
+  uint32_t hole_count[GAP__ARENA_COUNT], cached, in_trays[GAP__ARENA_COUNT];
   uint64_t class_idle_units[GAP__ARENA_COUNT];
   uint32_t class_idle_count[GAP__ARENA_COUNT];
   int64_t runs[GAP__ARENA_COUNT];
@@ -47,8 +49,9 @@ static void count_in_use(struct census *c, const struct gap__block *b, int kind)
 static void count_block(struct census *c, const struct gap__block *b, int kind) {
   count_in_use(c, b, GAP__KIND_ALL);
   count_in_use(c, b, GAP__KIND_SMALL + (b->len > GAP__TORCH_SMALL_UNITS));
-  if (b->state == GAP__IDLE) c->idle_count[kind]++, c->idle_units[kind] += b->len;
-  if (b->state == GAP__HOLE) c->hole_count[kind]++, c->runs[kind] += b->prev != 0;
+  if (gap__block_is_idle(b)) c->idle_count[kind]++, c->idle_units[kind] += b->len;
+  c->hollow_count[kind] += b->state == GAP__HOLLOW;
+  c->hole_count[kind] += b->state == GAP__HOLE;
   if (b->state == GAP__CACHED) c->cached++;
   c->in_trays[kind] += b->tray;
   if (b->state == GAP__CACHED && b->tray) c->class_idle_count[kind]++, c->class_idle_units[kind] += b->len;
@@ -62,7 +65,8 @@ static void check_block(struct report *r, const struct gap__range *range, uint32
     fail(r, "block %#llx: blocks of a range must touch in address order", at);
   if (b->state == GAP__UNUSED || (b->state == GAP__RESERVED && !lane->visitors))
     fail(r, "block %#llx: state %d at rest", at, b->state);
-  if (prev && gap__block(lane, prev)->state == b->state && (b->state == GAP__IDLE || b->state == GAP__HOLE))
+  bool idle_too = prev && gap__block_is_idle(gap__block(lane, prev)) && gap__block_is_idle(b);
+  if (idle_too || (prev && gap__block(lane, prev)->state == GAP__HOLE && b->state == GAP__HOLE))
     fail(r, "block %#llx: neighbours of one state must be merged", at);
   if (b->state == GAP__HOLE && (b->off % GAP__PAGE_UNITS || b->len % GAP__PAGE_UNITS))
     fail(r, "hole %#llx: not on page borders", at);
@@ -71,14 +75,34 @@ static void check_block(struct report *r, const struct gap__range *range, uint32
     fail(r, "block %#llx: not found by its end", at);
 }
 
-/* Pages behind a block: homes behind memory, nothing or lent mappings behind holes. */
+/* Has the page memory, as far as blocks say? */
+static bool is_empty(const struct gap__range *range, const struct gap__block *b, uint32_t page) {
+  return b->state == GAP__HOLE || gap__page_is_bare(range, page);
+}
+
+/* Pages behind a block: homes behind memory, nothing or lent mappings behind holes and where a hollow block is bare. */
 static void check_pages(struct report *r, const struct gap__policy_state *s, const struct gap__range *range,
                         const struct gap__block *b) {
   for (uint32_t page = gap__page_of(b->off); page < gap__page_up(b->off + b->len); page++) {
-    if (gap__slot_is_home(s, range, page) == (b->state == GAP__HOLE))
+    bool bare = gap__page_is_bare(range, page), empty = is_empty(range, b, page);
+    if (gap__slot_is_home(s, range, page) == empty)
       fail(r, "page %#llx: %s", (unsigned long long)range->base + ((unsigned long long)page << GAP__PAGE_SHIFT),
-           b->state == GAP__HOLE ? "a hole's page has a home" : "a block's page has no memory");
-    if (range->stamp[page] > range->arena->lane->epoch) fail(r, "page %u: stamped with a future epoch", page);
+           empty ? "a hole's page has a home" : "a block's page has no memory");
+    if (bare && b->state != GAP__HOLLOW) fail(r, "page %u: bare in a block that is not hollow", page);
+    if (!bare && range->stamp[page] > range->arena->lane->epoch) fail(r, "page %u: stamped with a future epoch", page);
+  }
+}
+
+/* Pages without memory, and the mapped stretches that end before them. */
+static void count_empty(struct census *c, const struct gap__range *range, const struct gap__block *b, int kind) {
+  uint32_t first = gap__page_of(b->off), end = b->state == GAP__HOLE ? first + 1 : gap__page_up(b->off + b->len);
+  const struct gap__block *prev = b->prev ? gap__block(range->arena->lane, b->prev) : NULL;
+  bool empty_before = !prev || is_empty(range, prev, first - (first << GAP__PAGE_UNIT_SHIFT == b->off));
+  for (uint32_t page = first; page < end; page++) {
+    bool empty = is_empty(range, b, page);
+    c->runs[kind] += empty && !empty_before;
+    c->bare_pages[kind] += gap__page_is_bare(range, page);
+    empty_before = empty;
   }
 }
 
@@ -91,6 +115,7 @@ static void check_range(struct report *r, const struct gap__policy_state *s, con
     check_block(r, range, i, prev, off);
     check_pages(r, s, range, b);
     count_block(c, b, range->arena->kind);
+    if (b->state == GAP__HOLE || b->state == GAP__HOLLOW) count_empty(c, range, b, range->arena->kind);
     off = b->off + b->len;
   }
   if (off != range->pages << GAP__PAGE_UNIT_SHIFT || range->tail != prev)
@@ -110,7 +135,7 @@ static uint32_t bin_length(const struct gap__lane *lane, const struct gap__bins 
     bool marked = bins->word[bin >> 6] >> (bin & 63) & 1;
     if (marked != (bins->head[bin] != 0)) fail(r, "bin %u: its bit and its list differ", bin);
     for (uint32_t i = bins->head[bin]; i; i = gap__block(lane, i)->link_next, count++)
-      if (gap__block(lane, i)->state != GAP__IDLE) fail(r, "bin %u: holds a block that is not idle", bin);
+      if (!gap__block_is_idle(gap__block(lane, i))) fail(r, "bin %u: holds a block that is not idle", bin);
   }
   return count;
 }
@@ -200,6 +225,8 @@ static void check_lane(struct report *r, struct gap__lane *lane, struct census *
     if (c->idle_count[kind] != arena->idle_count || c->idle_units[kind] != arena->idle_units ||
         bin_length(lane, &arena->bins, r) != arena->idle_count)
       fail(r, "arena: idle blocks in the ranges, in the bins and in the counters differ");
+    if (c->hollow_count[kind] != arena->hollow_count || c->bare_pages[kind] != arena->bare_pages)
+      fail(r, "arena: hollow blocks or bare pages in the ranges and in the counters differ");
     if (c->hole_count[kind] != arena->hole_count) fail(r, "arena: holes in the ranges and in the list differ");
   }
   check_finding(r, s, lane);

@@ -3,6 +3,7 @@
 
 #include "core/arena.h"
 #include "core/events.h"
+#include "core/hollow.h"
 #include "core/overflow.h"
 #include "core/trouble.h"
 
@@ -130,11 +131,14 @@ int gap__chunk_access(struct gap__policy_state *s, struct gap__range *range, uin
   return rc;
 }
 
-/* The last use of a mapping's pages by blocks of its arena. */
-static uint32_t last_use(const struct gap__range *range, uint32_t page, uint32_t pages) {
+uint32_t gap__mapping_last_use(const struct gap__policy_state *s, uint32_t mapping) {
+  const struct gap__mapping *m = gap__mapping_at(s, mapping);
+  const struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
+  const struct gap__range *range = gap__range_at(s, m->range);
   uint32_t stamp = 0;
-  for (uint32_t i = 0; i < pages; i++)
-    if (range->stamp[page + i] > stamp) stamp = range->stamp[page + i];
+  if (c->home != mapping || gap__page_is_bare(range, m->page)) return m->stamp;
+  for (uint32_t i = 0; i < c->pages; i++)
+    if (range->stamp[m->page + i] > stamp) stamp = range->stamp[m->page + i];
   return stamp;
 }
 
@@ -144,7 +148,7 @@ void gap__chunk_rehome(struct gap__policy_state *s, uint32_t mapping) {
   if (c->home == mapping) return;
   struct gap__mapping *from = gap__mapping_at(s, c->home);
   struct gap__range *left = gap__range_at(s, from->range);
-  from->stamp = last_use(left, from->page, c->pages);
+  from->stamp = gap__mapping_last_use(s, c->home);
   left->lent_pages += c->pages;
   struct gap__range *entered = gap__range_at(s, to->range);
   entered->lent_pages -= c->pages;
@@ -229,7 +233,7 @@ int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
   if (!rc || !c->home) return rc;
   struct gap__mapping *home = gap__mapping_at(s, c->home);
   struct gap__range *range = gap__range_at(s, home->range);
-  home->stamp = last_use(range, home->page, c->pages);
+  home->stamp = gap__mapping_last_use(s, c->home);
   range->lent_pages += c->pages;
   count_home(s, c, range, home->page, -1);
   c->home = 0;

@@ -30,6 +30,8 @@ int gap__chunk_access(struct gap__policy_state *, struct gap__range *range, uint
 void gap__chunk_rehome(struct gap__policy_state *, uint32_t mapping);
 /* Removes a lent mapping. */
 int gap__mapping_unmap(struct gap__policy_state *, uint32_t mapping);
+/* The epoch of the last use at a mapping's address. */
+uint32_t gap__mapping_last_use(const struct gap__policy_state *, uint32_t mapping);
 /* May a lent mapping be removed now: is its address out of use? */
 bool gap__mapping_settled(const struct gap__policy_state *, uint32_t mapping);
 

@@ -18,6 +18,7 @@
 #include "core/convert_plan.h"
 #include "core/events.h"
 #include "core/gate.h"
+#include "core/hollow.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/pending.h"
@@ -438,11 +439,20 @@ static uint64_t convert_still(struct gap__policy_state *s, struct gap__convert_w
   return exchange_all(s, &plan, wish.pages == UINT64_MAX ? UINT64_MAX : wish.pages - plan.whole);
 }
 
+static void fold_all(struct gap__policy_state *s) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    gap__lock(&lane->lock);
+    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__hollow_fold(&lane->arena[kind]);
+    gap__unlock(&lane->lock);
+  }
+}
+
 uint64_t gap__convert(struct gap__policy_state *s, struct gap__convert_wish wish, enum gap__stillness how) {
   struct gap__convert_plan plan;
   enum gap__refusal why;
   uint64_t began = gap__dev_now_ns(s->dev), freed = 0;
   if (!gap__convert_heal(s)) return 0;
+  fold_all(s);
   gap__convert_plan(s, false, &plan); /* before all streams are stopped */
   if (!is_worth_it(&plan, wish)) {
     count_refused(s, &plan);

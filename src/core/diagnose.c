@@ -5,16 +5,26 @@
 #include <stdio.h>
 
 #include "base/text.h"
+#include "core/hollow.h"
 #include "core/limit.h"
 #include "core/neighbour.h"
 #include "core/overflow.h"
 #include "core/tally.h"
 #include "core/trouble.h"
 
-static void add_block(struct gap__idle *idle, const struct gap__block *b, bool pinned) {
-  uint64_t bytes = (uint64_t)b->len << GAP__UNIT_SHIFT;
+static uint32_t bare_pages(const struct gap__range *range, uint32_t from, uint32_t to) {
+  uint32_t pages = 0;
+  for (uint32_t page = from; page < to; page++) pages += gap__page_is_bare(range, page);
+  return pages;
+}
+
+static void add_block(struct gap__idle *idle, const struct gap__lane *lane, uint32_t index, bool pinned) {
+  const struct gap__block *b = gap__block(lane, index);
   uint32_t from = gap__page_up(b->off), to = gap__page_of(b->off + b->len);
-  uint64_t whole = from < to ? (uint64_t)(to - from) << GAP__PAGE_SHIFT : 0;
+  uint32_t bare = b->state == GAP__HOLLOW ? bare_pages(gap__range_at(lane->owner, b->range), from, to) : 0;
+  uint64_t whole = from < to ? (uint64_t)(to - from - bare) << GAP__PAGE_SHIFT : 0;
+  uint64_t bytes = ((uint64_t)b->len << GAP__UNIT_SHIFT) - ((uint64_t)bare << GAP__PAGE_SHIFT);
+  if (!bytes) return;
   idle->extents++;
   idle->returnable_bytes += pinned ? 0 : whole;
   idle->stuck_bytes += pinned ? bytes : bytes - whole;
@@ -33,8 +43,7 @@ static void add_arena(struct gap__idle *idle, const struct gap__arena *arena, bo
   for (uint32_t word = 0; word < GAP__BIN_WORDS; word++)
     for (uint64_t bits = arena->bins.word[word]; bits; bits &= bits - 1) {
       uint32_t bin = word * 64 + (uint32_t)__builtin_ctzll(bits);
-      for (uint32_t i = arena->bins.head[bin]; i; i = gap__block(lane, i)->link_next)
-        add_block(idle, gap__block(lane, i), pinned);
+      for (uint32_t i = arena->bins.head[bin]; i; i = gap__block(lane, i)->link_next) add_block(idle, lane, i, pinned);
     }
 }
 
@@ -50,10 +59,9 @@ static uint64_t tray_bytes(const struct gap__lane *lane, const struct gap__tray 
 static void add_cached(struct gap__idle *idle, const struct gap__arena *arena, bool pinned) {
   const struct gap__lane *lane = arena->lane;
   if (arena->kind == GAP__ARENA_OVERFLOW) return;
-  if (arena->hot) add_block(idle, gap__block(lane, arena->hot), pinned);
+  if (arena->hot) add_block(idle, lane, arena->hot, pinned);
   for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++)
-    for (uint32_t i = arena->front[units]; i; i = gap__block(lane, i)->link_next)
-      add_block(idle, gap__block(lane, i), pinned);
+    for (uint32_t i = arena->front[units]; i; i = gap__block(lane, i)->link_next) add_block(idle, lane, i, pinned);
   for (uint32_t i = pinned ? 0 : arena->empty_trays; i; i = tray_of(lane, i)->next) {
     uint64_t bytes = tray_bytes(lane, tray_of(lane, i));
     idle->returnable_bytes += bytes;
@@ -156,6 +164,7 @@ int gap__diagnose_failure(struct gap__lane *lane, const struct gap__request *req
       s->device,
       "asked for %s: %s. %s is live, %s is held of at most %s (%s); %s of idle memory could be moved, %s lies on "
       "pages that live blocks share.%s%s",
-      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left", whole, stuck, neighbours, overflow);
+      asked, why.text, live, held, most, cap ? "the cap" : "what the card has left", whole, stuck, neighbours,
+      overflow);
   return why.code;
 }

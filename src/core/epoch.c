@@ -154,7 +154,7 @@ void gap__lane_end_stream(struct gap__policy_state *s, gap_stream stream, uint64
 static void renumber_range(const struct gap__policy_state *s, struct gap__range *range, uint32_t over) {
   for (uint32_t page = 0; page < range->pages; page++) {
     uint32_t *stamp = &range->stamp[page];
-    if (*stamp) *stamp = *stamp > over ? *stamp - over : 0;
+    if (*stamp && *stamp != GAP__BARE) *stamp = *stamp > over ? *stamp - over : 0;
     struct gap__mapping *m = range->slot[page] ? gap__mapping_at(s, range->slot[page]) : NULL;
     if (m && m->page == page) m->stamp = m->stamp > over ? m->stamp - over : 0;
   }

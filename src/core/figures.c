@@ -4,6 +4,7 @@
 #include "core/arena.h"
 #include "core/diagnose.h"
 #include "core/follow.h"
+#include "core/hollow.h"
 #include "core/limit.h"
 #include "core/overflow.h"
 #include "core/tally.h"
@@ -33,6 +34,7 @@ static void sample_split(struct gap__policy_state *s) {
       gap__arena_flush(arena);
       count[gap__arena_figure(arena)] += arena->idle_count + arena->class_idle_count;
       bytes[gap__arena_figure(arena)] += (int64_t)((arena->idle_units + arena->class_idle_units) << GAP__UNIT_SHIFT);
+      bytes[gap__arena_figure(arena)] -= (int64_t)arena->bare_pages << GAP__PAGE_SHIFT;
     }
     gap__unlock(&lane->lock);
   }
@@ -67,7 +69,8 @@ static uint64_t range_bytes(const struct gap__range *range) {
 
 static uint64_t table_bytes(const struct gap__policy_state *s) {
   uint64_t slots = s->lane_slab.in_use * (uint64_t)SLOT_BYTES;
-  uint64_t bytes = offsetof(struct gap__policy_state, lane_of) + (slots < sizeof s->lane_of ? slots : sizeof s->lane_of);
+  uint64_t bytes =
+      offsetof(struct gap__policy_state, lane_of) + (slots < sizeof s->lane_of ? slots : sizeof s->lane_of);
   for (uint32_t i = 1; i < s->lane_slab.count; i++) {
     struct gap__lane *lane = gap__slab_at(&s->lane_slab, i);
     gap__lock(&lane->lock);
@@ -181,18 +184,69 @@ void gap__figures_reset(struct gap__policy_state *s, bool peaks, bool accumulate
 
 static enum gap__block_state public_state(uint8_t state) {
   switch (state) {
-  case GAP__LIVE: return GAP__BLOCK_LIVE;
-  case GAP__PENDING: return GAP__BLOCK_PENDING;
-  case GAP__HOLE: return GAP__BLOCK_HOLE;
-  default: return GAP__BLOCK_IDLE;
+    case GAP__LIVE: return GAP__BLOCK_LIVE;
+    case GAP__PENDING: return GAP__BLOCK_PENDING;
+    case GAP__HOLE: return GAP__BLOCK_HOLE;
+    default: return GAP__BLOCK_IDLE;
   }
 }
 
-/* The end of the mapped stretch that starts with `index`. */
-static uint32_t stretch_end(const struct gap__lane *lane, uint32_t index) {
-  const struct gap__block *b = gap__block(lane, index);
-  while (b->next && gap__block(lane, b->next)->state != GAP__HOLE) b = gap__block(lane, b->next);
-  return b->off + b->len;
+/* A part of a block of one state: a hollow one is a hole where its pages are bare. */
+struct piece {
+  uint32_t off, end;
+  uint8_t state;
+};
+
+static struct piece piece_at(const struct gap__range *range, const struct gap__block *b, uint32_t off) {
+  struct piece piece = {off, b->off + b->len, b->state};
+  if (b->state != GAP__HOLLOW) return piece;
+  uint32_t page = gap__page_of(off);
+  bool bare = gap__page_is_bare(range, page);
+  while (page << GAP__PAGE_UNIT_SHIFT < piece.end && gap__page_is_bare(range, page) == bare) page++;
+  if (page << GAP__PAGE_UNIT_SHIFT < piece.end) piece.end = page << GAP__PAGE_UNIT_SHIFT;
+  piece.state = bare ? GAP__HOLE : GAP__IDLE;
+  return piece;
+}
+
+/* The end of the mapped stretch that `off` lies in. */
+static uint32_t stretch_end(const struct gap__range *range, const struct gap__block *b, uint32_t off) {
+  const struct gap__lane *lane = range->arena->lane;
+  for (struct piece piece; (piece = piece_at(range, b, off)).state != GAP__HOLE;) {
+    off = piece.end;
+    if (off < b->off + b->len) continue;
+    if (!b->next) break;
+    b = gap__block(lane, b->next);
+  }
+  return off;
+}
+
+/* Its beginning, for a block that is not hollow itself. */
+static uint32_t stretch_start(const struct gap__range *range, const struct gap__block *b) {
+  const struct gap__lane *lane = range->arena->lane;
+  for (const struct gap__block *prev; b->prev && (prev = gap__block(lane, b->prev))->state != GAP__HOLE; b = prev) {
+    uint32_t page = gap__page_up(b->off), first = gap__page_of(prev->off);
+    while (prev->state == GAP__HOLLOW && page > first)
+      if (gap__page_is_bare(range, --page)) return (page + 1) << GAP__PAGE_UNIT_SHIFT;
+  }
+  return b->off;
+}
+
+static void tell(const struct gap__range *range, const struct gap__block *b, struct piece piece, uint32_t start,
+                 uint32_t end, struct gap__block_info *out) {
+  const struct gap__lane *lane = range->arena->lane;
+  uint64_t bytes = (uint64_t)(piece.end - piece.off) << GAP__UNIT_SHIFT;
+  bool in_use = b->state == GAP__LIVE || b->state == GAP__PENDING;
+  *out = (struct gap__block_info){.addr = gap__range_addr(range, piece.off),
+                                  .bytes = bytes,
+                                  .requested = in_use ? bytes - b->slack : 0,
+                                  .stream = lane->stream,
+                                  .pool = lane->pool,
+                                  .state = public_state(piece.state),
+                                  .is_large = b->len > GAP__TORCH_SMALL_UNITS,
+                                  .is_mapped = true,
+                                  .strategy = GAP__STRATEGY_GAPLESS,
+                                  .segment = gap__range_addr(range, start),
+                                  .segment_bytes = (uint64_t)(end - start) << GAP__UNIT_SHIFT};
 }
 
 static int walk_range(const struct gap__range *range, gap__walk_fn *visit, void *arg) {
@@ -200,39 +254,26 @@ static int walk_range(const struct gap__range *range, gap__walk_fn *visit, void 
   uint32_t start = 0, end = 0;
   for (uint32_t i = gap__block_covering(range, 0); i; i = gap__block(lane, i)->next) {
     const struct gap__block *b = gap__block(lane, i);
-    if (b->off >= end) {
-      start = b->off;
-      end = b->state == GAP__HOLE ? b->off + b->len : stretch_end(lane, i);
+    struct piece piece;
+    for (uint32_t off = b->off; off < b->off + b->len; off = piece.end) {
+      piece = piece_at(range, b, off);
+      if (off >= end) {
+        start = off;
+        end = piece.state == GAP__HOLE ? piece.end : stretch_end(range, b, off);
+      }
+      struct gap__block_info info;
+      tell(range, b, piece, start, end, &info);
+      int rc = visit(arg, &info);
+      if (rc) return rc;
     }
-    uint64_t bytes = (uint64_t)b->len << GAP__UNIT_SHIFT;
-    bool in_use = b->state == GAP__LIVE || b->state == GAP__PENDING;
-    struct gap__block_info info = {
-        .addr = gap__range_addr(range, b->off), .bytes = bytes, .requested = in_use ? bytes - b->slack : 0,
-        .stream = lane->stream, .pool = lane->pool, .state = public_state(b->state),
-        .is_large = b->len > GAP__TORCH_SMALL_UNITS,
-        .is_mapped = true,
-        .strategy = GAP__STRATEGY_GAPLESS,
-        .segment = gap__range_addr(range, start), .segment_bytes = (uint64_t)(end - start) << GAP__UNIT_SHIFT};
-    int rc = visit(arg, &info);
-    if (rc) return rc;
   }
   return 0;
 }
 
-/* The mapped stretch that a block lies in: from the last hole before it to the next one. */
+/* The mapped stretch that a block in use lies in: from the last hole before it to the next one. */
 static void describe(const struct gap__range *range, uint32_t index, struct gap__block_info *out) {
-  const struct gap__lane *lane = range->arena->lane;
-  const struct gap__block *b = gap__block(lane, index), *first = b;
-  while (first->prev && gap__block(lane, first->prev)->state != GAP__HOLE) first = gap__block(lane, first->prev);
-  uint32_t end = stretch_end(lane, index);
-  uint64_t bytes = (uint64_t)b->len << GAP__UNIT_SHIFT;
-  *out = (struct gap__block_info){.addr = gap__range_addr(range, b->off), .bytes = bytes, .requested = bytes - b->slack,
-                                  .stream = lane->stream, .pool = lane->pool, .state = public_state(b->state),
-                                  .is_large = b->len > GAP__TORCH_SMALL_UNITS,
-                                  .is_mapped = true,
-                                  .strategy = GAP__STRATEGY_GAPLESS,
-                                  .segment = gap__range_addr(range, first->off),
-                                  .segment_bytes = (uint64_t)(end - first->off) << GAP__UNIT_SHIFT};
+  const struct gap__block *b = gap__block(range->arena->lane, index);
+  tell(range, b, piece_at(range, b, b->off), stretch_start(range, b), stretch_end(range, b, b->off), out);
 }
 
 int gap__figures_find(struct gap__policy_state *s, gap_addr addr, struct gap__block_info *out) {

@@ -9,6 +9,7 @@
 #include "core/chunk.h"
 #include "core/follow.h"
 #include "core/gate.h"
+#include "core/hollow.h"
 #include "core/pool.h"
 #include "core/sleep.h"
 #include "core/supply.h"
@@ -102,6 +103,7 @@ static bool has_idle_memory(struct gap__lane *lane) {
   uint64_t units = 0;
   for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
     gap__arena_flush(&lane->arena[kind]);
+    gap__hollow_fold(&lane->arena[kind]);
     units += lane->arena[kind].idle_units;
   }
   return units != 0;

@@ -83,6 +83,8 @@ uint32_t gap__limit_chunk_pages(const struct gap__policy_state *s) {
   return part < PLENTY_PAGES ? (uint32_t)part : PLENTY_PAGES;
 }
 
+bool gap__limit_is_tight(const struct gap__policy_state *s) { return capped(s) && gap__limit_chunk_pages(s) == 1; }
+
 void gap__limit_judge(struct gap__policy_state *s) {
   uint64_t held = gap__held_pages(s), hard = gap__hard_limit(s);
   atomic_store_explicit(&s->scarce, hard != UINT64_MAX && held + held / 4 >= hard, memory_order_relaxed);

@@ -41,6 +41,7 @@ struct ladder {
   uint64_t began;           /* of the rung at hand */
   uint32_t block;           /* the answer */
   uint32_t unplanned;       /* pages taken from places of a plan */
+  bool polled;              /* it was asked what the lane's stream has ended */
   bool converted;           /* conversion was tried: what is left for it may be taken */
 };
 
@@ -53,26 +54,20 @@ static bool rung_done(struct ladder *l, enum gap__rung rung, bool served) {
   return served;
 }
 
-static bool fit_in(struct ladder *l, struct gap__arena *arena) {
-  gap__lock(&l->lane->lock);
-  l->block = l->req->tray ? gap__tray_take(l->lane, l->req->class) : 0;
-  if (!l->block) {
-    gap__arena_flush(arena);
-    l->block = gap__arena_fit(arena, l->units, l->aligned);
-  }
-  gap__unlock(&l->lane->lock);
-  return l->block != 0;
-}
-
-/* A small request in a corner of the large arena: no page of its own is needed. */
-static bool fit_corner(struct ladder *l) {
-  return l->arena->kind == GAP__ARENA_SMALL && !l->req->tray && fit_in(l, &l->lane->arena[GAP__ARENA_LARGE]);
+/* More addresses.  Where some will do, it is no trouble that there are no others. */
+static bool add_addresses(struct ladder *l, bool has_some) {
+  struct gap__trouble before = l->s->trouble;
+  bool added = gap__arena_add_range(l->arena, l->units) == 0;
+  if (!added && has_some) l->s->trouble = before;
+  return added;
 }
 
 static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__spot *spot, uint32_t *block) {
+  bool tight = gap__limit_is_tight(l->s);
+  if (l->s->stolen && tight) gap__supply_refresh(l->s, l->lane); /* of what is lent more may be taken back */
   gap__lock(&l->lane->lock);
   gap__place_search(l->arena, l->units, l->aligned, goal, spot);
-  if (!spot->range && gap__arena_add_range(l->arena, l->units) == 0)
+  if ((!spot->range || (tight && spot->missing >= GAP__PLACE_BLOCKED)) && add_addresses(l, spot->range != NULL))
     gap__place_search(l->arena, l->units, l->aligned, goal, spot);
   *block = spot->range ? gap__place_reserve(l->arena, spot, l->units) : 0;
   gap__unlock(&l->lane->lock);
@@ -98,6 +93,12 @@ static int supply_place(struct ladder *l, struct gap__supply *q, uint32_t off) {
   return rc || l->block ? rc : GAP_ENOMETA;
 }
 
+/* What was taken back cost no more than an idle block. */
+static enum gap__rung rung_of(const struct gap__supply *q, bool limited, bool served) {
+  if (q->stolen) return limited ? GAP__RUNG_steal : GAP__RUNG_steal_ready;
+  return q->grown || !served ? GAP__RUNG_grow : GAP__RUNG_fit;
+}
+
 /* The same from the device's memory. */
 static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block, uint64_t soft) {
   struct gap__policy_state *s = l->s;
@@ -114,8 +115,53 @@ static int supply(struct ladder *l, const struct gap__spot *spot, uint32_t block
   if (rc == GAP_ENOMEM) gap__limit_refused(s);
   l->unplanned += q.unplanned;
   if (q.grown) gap__maker_ask(s, l->arena, q.grown);
-  rung_done(l, !q.stolen ? GAP__RUNG_grow : limited ? GAP__RUNG_steal : GAP__RUNG_steal_ready, l->block != 0);
+  rung_done(l, rung_of(&q, limited, l->block != 0), l->block != 0);
   return rc;
+}
+
+/* What fits best lies where memory has moved away from, and all of it can be taken back: no driver call, and the same addresses as the
+ * last time. */
+static bool fit_hollow(struct ladder *l) {
+  struct gap__spot spot = {0};
+  uint32_t block = 0;
+  for (int tries = 0; tries < 2 && !block; tries++) {
+    gap__lock(&l->lane->lock);
+    enum gap__place_claim claim = gap__place_hollow(l->arena, l->units, l->aligned, &spot);
+    if (claim == GAP__CLAIM_NOW) block = gap__place_reserve(l->arena, &spot, l->units);
+    gap__unlock(&l->lane->lock);
+    if (claim != GAP__CLAIM_LATER || tries) break;
+    gap__supply_refresh(l->s, l->lane);
+  }
+  return block && supply(l, &spot, block, gap__soft_limit(l->s, l->req->bytes)) == 0;
+}
+
+static bool fit_in(struct ladder *l, struct gap__arena *arena) {
+  gap__lock(&l->lane->lock);
+  l->block = l->req->tray ? gap__tray_take(l->lane, l->req->class) : 0;
+  if (!l->block) {
+    gap__arena_flush(arena);
+    l->block = gap__arena_fit(arena, l->units, l->aligned);
+  }
+  gap__unlock(&l->lane->lock);
+  return l->block != 0;
+}
+
+static bool fit_mapped(struct ladder *l, struct gap__arena *arena) {
+  gap__lock(&l->lane->lock);
+  l->block = gap__arena_fit_mapped(arena, l->units, l->aligned);
+  gap__unlock(&l->lane->lock);
+  return l->block != 0;
+}
+
+/* Among the idle blocks; what is taken back for a hollow one counts by itself. */
+static bool search_idle(struct ladder *l, enum gap__rung rung) {
+  return rung_done(l, rung, fit_in(l, l->arena)) || fit_hollow(l) || rung_done(l, rung, fit_mapped(l, l->arena));
+}
+
+/* A small request in a corner of the large arena: no page of its own is needed. */
+static bool fit_corner(struct ladder *l) {
+  struct gap__arena *large = &l->lane->arena[GAP__ARENA_LARGE];
+  return l->arena->kind == GAP__ARENA_SMALL && !l->req->tray && (fit_in(l, large) || fit_mapped(l, large));
 }
 
 /* Chooses a place and supplies its pages. */
@@ -134,10 +180,17 @@ static bool page_is_precious(const struct ladder *l) {
          atomic_load_explicit(&l->s->scarce, memory_order_relaxed);
 }
 
+/* What the lane's stream has ended, once: not asked for requests that idle blocks serve. */
+static void poll(struct ladder *l) {
+  if (!l->polled) gap__lane_poll(l->lane);
+  l->polled = true;
+}
+
 static bool search_units(struct ladder *l) {
-  if (rung_done(l, GAP__RUNG_fit, fit_in(l, l->arena))) return true;
+  if (search_idle(l, GAP__RUNG_fit)) return true;
+  poll(l);
   bool freed = gap__pending_poll(l->s, l->lane) > 0;
-  if (rung_done(l, GAP__RUNG_pending, freed && fit_in(l, l->arena))) return true;
+  if (freed && search_idle(l, GAP__RUNG_pending)) return true;
   if (page_is_precious(l) && rung_done(l, GAP__RUNG_fit, fit_corner(l))) return true;
   if (serve(l, GAP__PLACE_FEW_MISSING)) return true;
   if (rung_done(l, GAP__RUNG_fit, fit_corner(l))) return true;
@@ -323,10 +376,10 @@ static struct ladder begin(struct gap__lane *lane, const struct gap__request *re
                      .aligned = req->aligned,
                      .arena = &lane->arena[arena],
                      .began = gap__dev_now_ns(s->dev)};
-  gap__lane_close_epoch(lane);
-  gap__lane_poll(lane);
   s->trouble = (struct gap__trouble){0};
   s->overflow.refusal[0] = '\0';
+  gap__lane_close_epoch(lane);
+  if (lane->mark_count > GAP__MARKS_OPEN / 2) gap__lane_poll(lane);
   return l;
 }
 
@@ -387,6 +440,7 @@ int gap__reclaim_at(struct gap__lane *lane, const struct gap__request *req, stru
   struct ladder l = begin(lane, req, GAP__ARENA_PLANNED);
   struct gap__spot spot = {.range = range, .off = off};
   uint32_t reserved;
+  poll(&l);
   gap__pending_poll(l.s, lane);
   uint64_t soft = gap__follow_limit(l.s, gap__soft_limit(l.s, req->bytes), gap__hard_limit(l.s));
   gap__lock(&lane->lock);

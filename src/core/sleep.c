@@ -4,6 +4,7 @@
 
 #include "core/arena.h"
 #include "core/chunk.h"
+#include "core/hollow.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/neighbour.h"
@@ -58,7 +59,10 @@ static void mark_all(struct gap__policy_state *s, gap_pool_id pool) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     if (!same_pool(lane->pool, pool)) continue;
     gap__lock(&lane->lock);
-    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) gap__arena_flush(&lane->arena[kind]);
+    for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+      gap__arena_flush(&lane->arena[kind]);
+      gap__hollow_fold(&lane->arena[kind]);
+    }
     gap__sleep_mark(lane);
     gap__unlock(&lane->lock);
   }
@@ -502,6 +506,7 @@ static void tidy_range(struct gap__policy_state *s, struct gap__range *range, bo
   if (dissolves) {
     gap__lock(&lane->lock);
     gap__arena_flush(range->arena);
+    gap__hollow_fold(range->arena);
     gap__unlock(&lane->lock);
   }
   for (uint32_t page = 0, end = used_pages(range); page < end;) {

@@ -5,8 +5,9 @@
  *
  *     live | idle | hole | live | ... | hole            every unit of a range belongs to exactly one block
  *
- * Idle blocks have memory behind all of their pages, holes behind none of theirs; holes begin and end at page borders.
- * No two neighbours are both idle or both holes (they merge), so an idle page is a page inside one idle block.
+ * Idle blocks have memory behind all of their pages, holes behind none of theirs; holes begin and end at page borders.  An idle block
+ * some of whose pages have moved elsewhere is *hollow*, and those pages are *bare* (hollow.h).
+ * No two neighbours are both idle (hollow or not) or both holes: they merge.  So an idle page is a page inside one idle block.
  *
  * Memory comes in *chunks* (driver handles of one or more pages).  A chunk may be mapped at several addresses; exactly one
  * mapping is its *home*, the others are *lent*: remnants of earlier homes that cost a driver call to remove and nothing to
@@ -14,7 +15,7 @@
  *
  *     slot[page] of a range = mapping index or 0
  *     page lies in a live, idle, cached, pending or reserved block  <=>  its slot's mapping is a home   (*)
- *     page lies in a hole  =>  its slot is 0 or a lent mapping
+ *     page lies in a hole, or is bare  =>  its slot is 0 or a lent mapping
  *     held bytes = sum of the pages of all chunks, but for those that are asleep (sleep.h) and the driver's again, and
  *                  those in host memory (overflow.h)
  *     a chunk has a home, or it is *loose*: the driver would not take it back, and is asked again later
@@ -48,6 +49,7 @@
 #define GAP__UNIT_SHIFT 9
 #define GAP__UNIT ((uint64_t)1 << GAP__UNIT_SHIFT) /* addresses and lengths are counted in 512 B */
 #define GAP__UNITS_MAX 0x7fffffffull /* of a block: 1 TiB less 512 B; no card has more */
+#define GAP__BARE UINT32_MAX /* no epoch */
 #define GAP__PAGE_UNIT_SHIFT (GAP__PAGE_SHIFT - GAP__UNIT_SHIFT)
 #define GAP__PAGE_UNITS ((uint32_t)1 << GAP__PAGE_UNIT_SHIFT)
 
@@ -58,6 +60,7 @@ enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_PLANNED, GAP__ARENA_OVERFL
 enum gap__state {
   GAP__UNUSED,   /* the record is free */
   GAP__IDLE,     /* in a bin */
+  GAP__HOLLOW,   /* idle, in a bin; pages of it may be bare */
   GAP__HOLE,     /* in the arena's list of holes */
   GAP__LIVE,     /* handed out */
   GAP__CACHED,   /* idle, kept whole for the next request of its size: in the front or the hot slot */
@@ -114,7 +117,9 @@ struct gap__arena {
   uint32_t hole_head;    /* list of holes; guarded by the device lock and the lane lock */
   uint32_t hole_count;
   uint32_t idle_count;   /* idle blocks in the bins */
-  uint64_t idle_units;   /* sum of their lengths */
+  uint64_t idle_units;   /* sum of their lengths, bare pages included */
+  uint32_t hollow_count; /* of the idle blocks */
+  uint32_t bare_pages;   /* in hollow blocks, and in reserved ones that were */
   uint32_t empty_trays;  /* list of trays of which nothing is live */
   uint32_t tray_count;
   uint32_t class_idle_count; /* cached blocks of trays */
@@ -133,7 +138,7 @@ struct gap__range {
   uint32_t pages;
   uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large, 32 KiB others */
   uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none; of 32 KiB: marks behind it */
-  uint32_t *stamp;        /* page -> epoch of the last free that touched it */
+  uint32_t *stamp;        /* page -> epoch of the last free that touched it, or GAP__BARE */
   uint32_t *slot;         /* page -> mapping; guarded by the device lock */
   uint32_t tail;          /* last block by address */
   uint32_t lent_pages;    /* pages whose slot is a lent mapping */
@@ -155,7 +160,7 @@ struct gap__mapping {
   uint32_t chunk;
   uint32_t page;  /* first page, in its range */
   uint32_t next;  /* of the same chunk */
-  uint32_t stamp; /* lent: epoch of the last use at this address */
+  uint32_t stamp; /* lent, or a home on its way to be: epoch of the last use at this address */
   uint16_t range;
   bool dark;      /* no access was given: nothing may be served from here */
   bool away;      /* of a chunk that is asleep: the driver has it no more */
@@ -440,6 +445,9 @@ static inline struct gap__range *gap__range_at(const struct gap__policy_state *s
 }
 static inline gap_addr gap__range_addr(const struct gap__range *range, uint32_t unit) {
   return range->base + ((uint64_t)unit << GAP__UNIT_SHIFT);
+}
+static inline bool gap__block_is_idle(const struct gap__block *b) {
+  return b->state == GAP__IDLE || b->state == GAP__HOLLOW;
 }
 static inline uint32_t gap__page_of(uint32_t unit) { return unit >> GAP__PAGE_UNIT_SHIFT; }
 static inline uint32_t gap__page_up(uint32_t unit) { return (unit + GAP__PAGE_UNITS - 1) >> GAP__PAGE_UNIT_SHIFT; }

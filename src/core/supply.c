@@ -13,6 +13,7 @@
 #include "core/chunk.h"
 #include "core/convert.h"
 #include "core/convert_plan.h"
+#include "core/hollow.h"
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/overflow.h"
@@ -52,6 +53,12 @@ static struct whole whole_pages(const struct gap__block *b) {
   return (struct whole){gap__page_up(b->off), gap__page_of(b->off + b->len)};
 }
 
+static struct whole between_bare(const struct gap__range *range, struct whole w) {
+  while (w.from < w.to && gap__page_is_bare(range, w.from)) w.from++;
+  while (w.from < w.to && gap__page_is_bare(range, w.to - 1)) w.to--;
+  return w;
+}
+
 static uint32_t older_stamp(const struct gap__range *range, struct whole w) {
   uint32_t low = range->stamp[w.from], high = range->stamp[w.to - 1];
   return low < high ? low : high;
@@ -66,9 +73,9 @@ static uint32_t collect_arena(struct gap__arena *arena, struct victim *out, uint
       uint32_t bin = word * 64 + (uint32_t)__builtin_ctzll(bits);
       for (uint32_t i = arena->bins.head[bin]; i && count < room; i = gap__block(lane, i)->link_next) {
         const struct gap__block *b = gap__block(lane, i);
-        struct whole w = whole_pages(b);
-        if (w.from >= w.to) continue;
         const struct gap__range *range = gap__range_at(lane->owner, b->range);
+        struct whole w = between_bare(range, whole_pages(b));
+        if (w.from >= w.to) continue;
         out[count++] = (struct victim){older_stamp(range, w), i, arena};
       }
     }
@@ -123,6 +130,7 @@ struct terms {
 /* Pages of the chunk at `page` when it lies wholly inside [from, to) and may be taken; else 0. */
 static uint32_t takeable(const struct gap__policy_state *s, const struct gap__range *range, struct whole w,
                          uint32_t page, bool from_high, const struct terms *terms) {
+  if (gap__page_is_bare(range, page)) return 0;
   const struct gap__mapping *m = gap__mapping_at(s, range->slot[page]);
   const struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
   uint32_t pages = c->pages;
@@ -134,17 +142,21 @@ static uint32_t takeable(const struct gap__policy_state *s, const struct gap__ra
   return pages;
 }
 
-/* Takes up to `want` pages from an idle block; the chunks go to the scratch's loot.  Returns pages. */
+/* From which end: the one beside a hole, so that holes grow together, or the one that was used longer ago. */
+static bool from_high_end(const struct gap__range *range, const struct gap__block *b, struct whole w) {
+  const struct gap__lane *lane = range->arena->lane;
+  if (b->prev && gap__block(lane, b->prev)->state == GAP__HOLE && b->off == w.from << GAP__PAGE_UNIT_SHIFT)
+    return false;
+  return range->stamp[w.to - 1] <= range->stamp[w.from] || (b->next && gap__block(lane, b->next)->state == GAP__HOLE);
+}
+
+/* Takes up to `want` pages from an idle block; they become a hole, the chunks go to the scratch's loot.  Returns pages. */
 static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, uint32_t want, const struct terms *terms,
                           uint32_t *loot_count) {
-  struct gap__lane *owner = v->arena->lane;
-  const struct gap__block *b = gap__block(owner, v->block);
+  const struct gap__block *b = gap__block(v->arena->lane, v->block);
   struct gap__range *range = gap__range_at(s, b->range);
   struct whole w = whole_pages(b);
-  bool hole_before =
-      b->prev && gap__block(owner, b->prev)->state == GAP__HOLE && b->off == w.from << GAP__PAGE_UNIT_SHIFT;
-  bool high = !hole_before && (range->stamp[w.to - 1] <= range->stamp[w.from] ||
-                               (b->next && gap__block(owner, b->next)->state == GAP__HOLE));
+  bool high = from_high_end(range, b, w);
   uint32_t taken = 0, skipped = 0, loot_before = *loot_count;
   while (terms->inside && w.from + skipped < w.to &&
          !takeable(s, range, w, high ? w.to - 1 - skipped : w.from + skipped, high, terms))
@@ -163,6 +175,29 @@ static uint32_t take_from(struct gap__policy_state *s, const struct victim *v, u
   return 0;
 }
 
+/* The same where the pages become bare. */
+static uint32_t hollow_out(struct gap__policy_state *s, const struct victim *v, uint32_t want,
+                           const struct terms *terms, uint32_t *loot_count) {
+  const struct gap__block *b = gap__block(v->arena->lane, v->block);
+  struct gap__range *range = gap__range_at(s, b->range);
+  const struct whole w = between_bare(range, whole_pages(b));
+  bool high = w.from < w.to && from_high_end(range, b, w);
+  uint32_t taken = 0, step;
+  for (uint32_t done = 0; taken < want && w.from + done < w.to && *loot_count < LOOT_MAX; done += step) {
+    uint32_t page = high ? w.to - 1 - done : w.from + done;
+    step = 1;
+    if (gap__page_is_bare(range, page)) continue;
+    uint32_t pages = takeable(s, range, w, page, high, terms);
+    if (!pages && !terms->inside) break;
+    if (!pages) continue;
+    uint32_t mapping = range->slot[page];
+    gap__hollow_take(range, v->block, gap__mapping_at(s, mapping)->page);
+    s->scratch->loot[(*loot_count)++] = gap__mapping_at(s, mapping)->chunk;
+    taken += step = pages;
+  }
+  return taken;
+}
+
 static void lock_all(struct gap__policy_state *s) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) gap__lock(&lane->lock);
 }
@@ -173,6 +208,14 @@ static void unlock_all(struct gap__policy_state *s) {
 static void refresh_epochs(struct gap__policy_state *s, const struct gap__lane *asking) {
   for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
     if (lane != asking && may_take(asking, lane)) gap__lane_close_epoch_locked(lane);
+    gap__lane_poll(lane);
+  }
+}
+
+void gap__supply_refresh(struct gap__policy_state *s, const struct gap__lane *asking) {
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    if (lane == asking || !may_take(asking, lane)) continue;
+    gap__lane_close_epoch(lane);
     gap__lane_poll(lane);
   }
 }
@@ -206,7 +249,9 @@ static void steal_round(struct gap__policy_state *s, struct raid *raid, uint32_t
       ordered = owner;
     }
     const struct terms terms = {raid->place, epoch, inside};
-    raid->taken += take_from(s, v, raid->want - raid->taken, &terms, raid->loot_count);
+    uint32_t want = raid->want - raid->taken;
+    raid->taken += gap__hollow_allowed(v->arena) ? hollow_out(s, v, want, &terms, raid->loot_count)
+                                                 : take_from(s, v, want, &terms, raid->loot_count);
   }
 }
 
@@ -241,7 +286,7 @@ static void put_back(struct gap__policy_state *s, uint32_t first, uint32_t count
     struct gap__range *range = gap__range_at(s, home->range);
     struct gap__lane *lane = range->arena->lane;
     gap__lock(&lane->lock);
-    gap__arena_return(range, home->page, c->pages);
+    gap__hollow_return(range, home->page);
     gap__unlock(&lane->lock);
   }
 }
@@ -251,38 +296,61 @@ static void put_back(struct gap__policy_state *s, uint32_t first, uint32_t count
 /* The device may use these chunks at their old addresses still.  Should the place be given up before it is handed out, its
  * pages are as good as freed now: not ready for other streams before this lane's open epoch has passed. Lane lock held. */
 static void stamp_unsettled(struct gap__lane *lane, struct gap__range *range, uint32_t page, uint32_t pages) {
+  gap__hollow_fill(range, page, page + pages);
   gap__range_stamp(range, page << GAP__PAGE_UNIT_SHIFT, pages << GAP__PAGE_UNIT_SHIFT, lane->epoch);
   if (lane->credit == GAP__EPOCH_FREES) lane->credit--; /* the epoch is no longer empty */
 }
 
-/* Takes back the chunk of a lent mapping when it is idle at its home in the asking lane, whose lock is held. */
-static bool claim(struct gap__supply *q, uint32_t mapping) {
-  struct gap__policy_state *s = q->lane->owner;
-  const struct gap__mapping *m = gap__mapping_at(s, mapping);
-  const struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
+static bool lies_within(const struct gap__supply *q, const struct gap__mapping *m, uint32_t pages) {
   const struct gap__block *place = gap__block(q->lane, q->block);
-  if (m->page << GAP__PAGE_UNIT_SHIFT < place->off ||
-      (m->page + c->pages) << GAP__PAGE_UNIT_SHIFT > place->off + place->len)
-    return false;
-  if (!gap__place_claimable(q->lane, mapping)) return false;
-  const struct gap__mapping *home = gap__mapping_at(s, c->home);
-  struct gap__range *range = gap__range_at(s, home->range);
-  uint32_t idle = gap__block_covering(range, home->page << GAP__PAGE_UNIT_SHIFT);
-  if (gap__arena_withdraw(range->arena, idle, home->page, c->pages)) return false;
-  gap__chunk_rehome(s, mapping);
-  stamp_unsettled(q->lane, q->range, m->page, c->pages);
-  s->claimed += c->pages;
-  s->stolen += c->pages;
-  q->stolen += c->pages;
+  return m->page << GAP__PAGE_UNIT_SHIFT >= place->off &&
+         (m->page + pages) << GAP__PAGE_UNIT_SHIFT <= place->off + place->len;
+}
+
+/* May the chunk of a lent mapping serve here?  `behind`: where its last use may not have ended the asking stream is ordered behind it. */
+static bool is_ours(struct gap__supply *q, uint32_t mapping, struct gap__lane *lender, bool behind) {
+  struct gap__policy_state *s = q->lane->owner;
+  enum gap__place_claim claim = gap__place_home(q->lane, mapping);
+  if (claim != GAP__CLAIM_LATER) return claim == GAP__CLAIM_NOW;
+  uint32_t home = gap__chunk_at(s, gap__mapping_at(s, mapping)->chunk)->home;
+  if (!behind || gap__mapping_last_use(s, home) > gap__lane_closed(lender)) return false;
+  if (q->ordered != lender && !order_behind(q->lane, lender)) return false;
+  q->ordered = lender;
   return true;
 }
 
-static void claim_all(struct gap__supply *q, uint32_t from, uint32_t to) {
+/* The chunk of a lent mapping is at home here from now on.  The locks of both lanes are held. */
+static bool come_home(struct gap__supply *q, uint32_t mapping) {
+  struct gap__policy_state *s = q->lane->owner;
+  const struct gap__mapping *m = gap__mapping_at(s, mapping);
+  const struct gap__chunk_rec *c = gap__chunk_at(s, m->chunk);
+  const struct gap__mapping *home = gap__mapping_at(s, c->home);
+  struct gap__range *range = gap__range_at(s, home->range);
+  if (gap__hollow_take(range, gap__block_covering(range, home->page << GAP__PAGE_UNIT_SHIFT), home->page)) return false;
+  gap__chunk_rehome(s, mapping);
+  stamp_unsettled(q->lane, q->range, m->page, c->pages);
+  return true;
+}
+
+/* Takes back the chunk of a lent mapping when it is idle at its home.  The asking lane's lock is held. */
+static void claim(struct gap__supply *q, uint32_t mapping, bool behind) {
+  struct gap__policy_state *s = q->lane->owner;
+  uint32_t pages = gap__chunk_at(s, gap__mapping_at(s, mapping)->chunk)->pages;
+  struct gap__lane *lender = gap__place_lender(q->lane, mapping);
+  if (!lender || !lies_within(q, gap__mapping_at(s, mapping), pages)) return;
+  if (lender != q->lane) gap__lock(&lender->lock);
+  bool claimed = is_ours(q, mapping, lender, behind) && come_home(q, mapping);
+  if (lender != q->lane) gap__unlock(&lender->lock);
+  s->claimed += claimed ? pages : 0;
+  s->stolen += claimed ? pages : 0;
+}
+
+static void claim_all(struct gap__supply *q, uint32_t from, uint32_t to, bool behind) {
   struct gap__policy_state *s = q->lane->owner;
   if (!q->range->lent_pages) return;
   gap__lock(&q->lane->lock);
   for (uint32_t page = from; page < to; page++)
-    if (q->range->slot[page] && !gap__slot_is_home(s, q->range, page)) claim(q, q->range->slot[page]);
+    if (q->range->slot[page] && !gap__slot_is_home(s, q->range, page)) claim(q, q->range->slot[page], behind);
   gap__unlock(&q->lane->lock);
 }
 
@@ -390,13 +458,9 @@ int gap__supply_new(struct gap__policy_state *s, struct gap__range *range, uint3
 static bool chunk_settled(const struct gap__policy_state *s, uint32_t chunk, bool wait) {
   const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
   for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next) {
-    const struct gap__mapping *mapping = gap__mapping_at(s, m);
-    const struct gap__range *range = gap__range_at(s, mapping->range);
-    struct gap__lane *lane = range->arena->lane;
+    struct gap__lane *lane = gap__range_at(s, gap__mapping_at(s, m)->range)->arena->lane;
     if (m == c->home && atomic_load_explicit(&lane->pinned, memory_order_relaxed)) return false;
-    uint32_t stamp = m == c->home ? 0 : mapping->stamp;
-    for (uint32_t i = 0; m == c->home && i < c->pages; i++)
-      if (range->stamp[mapping->page + i] > stamp) stamp = range->stamp[mapping->page + i];
+    uint32_t stamp = gap__mapping_last_use(s, m);
     if (lane->completed < stamp && (!wait || gap__lane_wait(lane, stamp))) return false;
   }
   return true;
@@ -550,12 +614,17 @@ int gap__supply_pages(struct gap__supply *q) {
   const struct gap__block *b = gap__block(q->lane, q->block);
   uint32_t from = gap__page_of(b->off), to = gap__page_up(b->off + b->len);
   give_loose(s, false);
-  claim_all(q, from, to);
+  claim_all(q, from, to, false);
 
   uint32_t missing = count_gaps(q, from, to);
   uint64_t held = pages_there(q);
   struct fill f = {0};
   uint32_t stolen = steal_beyond(q, missing, room(q->soft, held), false, &f.count);
+  if (missing > stolen && missing - stolen > room(q->firm, held) && gap__limit_is_tight(s)) {
+    gap__supply_refresh(s, q->lane);
+    claim_all(q, from, to, true);
+    missing = count_gaps(q, from, to);
+  }
   stolen += steal_beyond(q, missing - smaller(stolen, missing), room(q->firm, held), true, &f.count);
   int rc = missing > stolen && missing - stolen > room(q->hard, held) ? GAP_ENOMEM : 0;
   for (uint32_t end; !rc && next_gap(q, &from, &end, to); from = end) rc = fill_gap(q, &f, from, end);
@@ -617,6 +686,7 @@ static uint32_t take_excess(struct gap__policy_state *s, struct gap__lane *lane,
   uint64_t taken = 0;
   gap__lock(&lane->lock);
   for (int kind = 0; kind < GAP__ARENA_COUNT; kind++) {
+    gap__hollow_fold(&lane->arena[kind]);
     if (!has_any(&lane->arena[kind], terms->place)) continue;
     gap__arena_flush(&lane->arena[kind]);
     victims += collect_arena(&lane->arena[kind], s->scratch->victims + victims, VICTIMS_MAX - victims);

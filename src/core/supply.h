@@ -10,8 +10,10 @@ struct gap__supply {
   uint32_t block; /* RESERVED */
   uint64_t soft, firm,
       hard; /* limits on held pages (in an overflow arena on those in host memory): grow, grow if nothing idle is ready, grow at all */
-  uint32_t stolen, grown; /* what was done, for the rung's counter */
-  uint32_t unplanned;     /* of the stolen pages, those that lay where a plan has another place */
+  uint32_t stolen, grown; /* what was done, for the rung's counter; what was taken back counts as neither */
+  const struct gap__lane
+      *ordered;       /* the asking stream is ordered behind what this lane's has closed; NULL: behind none */
+  uint32_t unplanned; /* of the stolen pages, those that lay where a plan has another place */
 };
 
 /* Expects the asking lane's lock NOT held.  GAP_ENOMEM: not enough ready pages (those supplied so far are mapped and
@@ -24,6 +26,9 @@ int gap__supply_new(struct gap__policy_state *, struct gap__range *, uint32_t pa
 
 /* Idle whole pages that could serve `lane` once their epochs have completed, and the lane to wait for first. */
 struct gap__lane *gap__supply_wait_for(struct gap__policy_state *, const struct gap__lane *, uint32_t *epoch);
+
+/* Learns what other lanes' streams have ended, so that more can be taken back: closes their epochs and looks. */
+void gap__supply_refresh(struct gap__policy_state *, const struct gap__lane *asking);
 
 /* Gives idle chunks back to the driver until at most `keep_pages` are held; under the device lock, no lane lock held.
  * `pool` NULL: all lanes that are not pinned; else only that pool's, unless it is pinned.  Waits for epochs where `wait`. Returns pages. */

@@ -42,11 +42,11 @@ static void lent_mappings_come_back(void **state) {
   try_give(&t, a);
   gap_addr big = try_get(&t, STREAM_A, 20 * MIB); /* begins with the four pages of a */
   try_give(&t, big);
-  gap_addr front = try_get(&t, STREAM_A, 8 * MIB), rest = try_get(&t, STREAM_A, 12 * MIB);
-  assert_true(front == big && rest == big + 8 * MIB);
-  try_give(&t, front), try_give(&t, barrier);
   uint64_t maps = try_calls(&t, GAP__CALL_map), access = try_calls(&t, GAP__CALL_set_access);
-  assert_true(try_get(&t, STREAM_A, 12 * MIB) == a); /* four lent pages and the barrier's two */
+  gap_addr front = try_get(&t, STREAM_A, 8 * MIB), rest = try_get(&t, STREAM_A, 12 * MIB);
+  assert_true(front == a && rest == big + 8 * MIB);
+  try_give(&t, front), try_give(&t, barrier);
+  assert_true(try_get(&t, STREAM_A, 12 * MIB) == a); /* four pages that came back and the barrier's two */
   assert_int_equal(try_calls(&t, GAP__CALL_map), maps);
   assert_int_equal(try_calls(&t, GAP__CALL_set_access), access);
   assert_int_equal(try_stats(&t)->pages_reclaimed_mapping, 4);
@@ -87,16 +87,21 @@ static void pages_of_a_failed_request(void **state) {
   (void)state;
   struct gap__host_params card = {.total_bytes = 64 * MIB, .manual = true};
   struct try t = try_host(&card, "max_memory:24MiB", GAP__MAKER_OFF);
-  gap_addr a = try_get(&t, STREAM_A, 12 * MIB), wall = try_get(&t, STREAM_A, 2 * MIB);
+  gap_addr a = try_get(&t, STREAM_A, 6 * MIB), next = try_get(&t, STREAM_A, 6 * MIB),
+           wall = try_get(&t, STREAM_A, 2 * MIB);
   try_give(&t, a);
-  gap_addr b = try_get(&t, STREAM_A, 22 * MIB); /* begins with all six pages of a, which stay mapped there */
+  gap_addr b = try_get(&t, STREAM_A, 16 * MIB); /* begins with all three pages of a, which stay mapped there */
   gap__host_run_all(t.dev);
   try_give(&t, b);
-  gap_addr front = try_get(&t, STREAM_A, 6 * MIB), rest = try_get(&t, STREAM_A, 16 * MIB);
+  gap_addr front = try_get(&t, STREAM_A, 8 * MIB), rest = try_get(&t, STREAM_A, 8 * MIB);
   assert_true(front == b);
-  assert_int_equal(gap__host_fill(t.dev, front, 6 * MIB, 0xbbbbbbbb, STREAM_A), 0);
+  try_give(&t, next);
+  gap__host_run_all(t.dev);
+  gap_addr other = try_get(&t, STREAM_B, 6 * MIB); /* has the pages of `next`: behind them none is idle */
+  gap__host_run_all(t.dev);
+  assert_int_equal(gap__host_fill(t.dev, front, 8 * MIB, 0xbbbbbbbb, STREAM_A), 0);
   try_give(&t, front);
-  try_refuse(&t, STREAM_A, 12 * MIB, GAP_ENOMEM); /* takes three pages back to a's place, and finds no more */
+  try_refuse(&t, STREAM_A, 12 * MIB, GAP_ENOMEM); /* takes three pages back to a's place, and finds one more */
   assert_int_equal(try_stats(&t)->pages_reclaimed_mapping > 0, 1);
   gap_addr c = try_get(&t, STREAM_B, 6 * MIB);
   assert_int_equal(gap__host_fill(t.dev, c, 6 * MIB, 0xcccccccc, STREAM_B), 0);
@@ -105,7 +110,7 @@ static void pages_of_a_failed_request(void **state) {
   assert_int_equal(gap__host_expect(t.dev, c, 6 * MIB, 0xcccccccc, STREAM_B), 0);
   gap__host_run_all(t.dev);
   assert_int_equal(gap__host_faults(t.dev), 0);
-  try_give(&t, c), try_give(&t, rest), try_give(&t, wall);
+  try_give(&t, c), try_give(&t, other), try_give(&t, rest), try_give(&t, wall);
   gap__host_run_all(t.dev);
   try_end(&t);
 }
