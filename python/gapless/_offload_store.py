@@ -52,12 +52,15 @@ class CardStore:
         return torch.cuda.current_stream(self.device)
 
     def put(self, storage: torch.UntypedStorage, begin: int, size: int, stream: Any, place: Optional[str]) -> int:
+        """Begins to copy bytes of `storage` away; an item."""
         return self.heap.put([(storage.data_ptr() + begin, size)], self.index, stream.cuda_stream, place)
 
     def get(self, item: int, storage: torch.UntypedStorage, size: int, stream: Any) -> None:
+        """Begins to bring all of them back."""
         self.heap.get(item, [(storage.data_ptr(), size)], self.index, stream.cuda_stream)
 
     def join(self, item: int, stream: Any) -> None:
+        """What the stream is given next comes behind the copies of the item."""
         self.heap.join(item, self.index, stream.cuda_stream)
 
     def used_on(self, tensor: torch.Tensor, stream: Any) -> None:
@@ -65,6 +68,7 @@ class CardStore:
         tensor.record_stream(stream)
 
     def wait(self, item: int) -> None:
+        """Until nothing of the item is under way."""
         self.heap.wait(item, self.index)
 
     def _look(self, item: int) -> Any:
@@ -74,12 +78,15 @@ class CardStore:
         return self._info
 
     def busy(self, item: int) -> bool:
+        """Whether something of it is."""
         return bool(self._look(item).busy)
 
     def on_disk(self, item: int) -> bool:
+        """Whether that is its place."""
         return self.has_disk and self._look(item).disk_bytes > 0
 
     def drop(self, item: int) -> None:
+        """The item is no more."""
         self.heap.drop(item, self.index)
 
     def host_bytes(self) -> int:

@@ -287,9 +287,7 @@ class Offload:
             record.first = like
         return _Packed(record, like)
 
-    def _find(
-        self, tensor: torch.Tensor, storage: torch.UntypedStorage, begin: int, end: int
-    ) -> Optional[_Record]:
+    def _find(self, tensor: torch.Tensor, storage: torch.UntypedStorage, begin: int, end: int) -> Optional[_Record]:
         """One that has these bytes as they are now."""
         for link in self._records.get(storage._cdata, ()):
             record = link()
