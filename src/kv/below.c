@@ -223,6 +223,8 @@ static void close_copies(struct kv_below *b) {
 void gap__kv_below_close(struct gap_kv *kv) {
   struct kv_below *b = kv->below;
   if (!b) return;
+  kv->below = gap__heap_forked(kv->heap) ? NULL : b; /* the thread is the parent's, and what it holds */
+  if (!kv->below) return;
   gap__kv_below_stop(b);
   gap_remote_close(b->remote); /* what the servers were asked is no more */
   close_fetches(b);

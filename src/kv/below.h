@@ -167,7 +167,7 @@ void gap__kv_cargo_add(struct kv_below *, struct kv_cargo *, uint32_t page);
 struct kv_berth *gap__kv_berth_take(struct kv_below *, uint32_t leave); /* so many stay; NULL: none */
 void gap__kv_berth_give(struct kv_berth *);
 int gap__kv_berth_copy(struct kv_below *, struct kv_cargo *, bool down);
-int gap__kv_berth_poll(struct kv_below *, struct kv_cargo *);
+int gap__kv_berth_poll(struct kv_below *, struct kv_cargo *, bool down);
 enum { KV_SPANS_MOST = 1024 }; /* layers */
 uint32_t gap__kv_spans(const struct gap_kv *, uint32_t page, gap_span *out);
 

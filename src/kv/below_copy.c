@@ -64,6 +64,8 @@ int gap__kv_berth_copy(struct kv_below *b, struct kv_cargo *cargo, bool down) {
   return rc ? abandon(b, cargo->berth, stream, rc) : 0;
 }
 
-int gap__kv_berth_poll(struct kv_below *b, struct kv_cargo *cargo) {
-  return b->simulated ? 0 : gap__dev_event_query(b->kv->dev, cargo->berth->event);
+/* An event that cannot be asked: what is under way is waited for, before the memory serves others. */
+int gap__kv_berth_poll(struct kv_below *b, struct kv_cargo *cargo, bool down) {
+  int rc = b->simulated ? 0 : gap__dev_event_query(b->kv->dev, cargo->berth->event);
+  return !rc || rc == GAP_EAGAIN ? rc : abandon(b, cargo->berth, down ? b->down : b->up, rc);
 }

@@ -32,7 +32,7 @@ static int begin_put(struct kv_below *b, struct kv_cargo *cargo) {
 static int poll_put(struct kv_below *b, struct kv_cargo *cargo) {
   int rc = 0;
   if (cargo->step == 0) {
-    rc = gap__kv_berth_poll(b, cargo);
+    rc = gap__kv_berth_poll(b, cargo, true);
     if (!rc && b->ending) rc = GAP_ESTATE;
     if (!rc && !b->simulated) rc = begin_put(b, cargo);
     if (rc) return rc; /* GAP_EAGAIN of the store, too: its queue is full */

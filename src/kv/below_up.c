@@ -35,7 +35,7 @@ static int poll_get(struct kv_below *b, struct kv_cargo *cargo) {
     if (rc) return rc;
     cargo->step = 2;
   }
-  return gap__kv_berth_poll(b, cargo);
+  return gap__kv_berth_poll(b, cargo, false);
 }
 
 /* ---- what has come ---- */

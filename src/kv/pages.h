@@ -35,7 +35,7 @@ static inline uint32_t kv_page_take(struct gap_kv *kv) {
 
 void gap__kv_page_to_limbo(struct gap_kv *, uint32_t page); /* hold.h */
 static inline void kv_page_give(struct gap_kv *kv, uint32_t page) {
-  if (__builtin_expect(kv->pages[page].readers, 0)) {
+  if (__builtin_expect(kv->read_pages != 0, 0) && kv->pages[page].readers) {
     gap__kv_page_to_limbo(kv, page);
     return;
   }

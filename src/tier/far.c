@@ -70,6 +70,7 @@ void gap__far_begin(struct gap__far *f, unsigned transfer, bool write, void *mem
   struct gap__far_transfer *t = &f->transfers[transfer];
   write_key(f, name, t->key);
   t->item = (gap_remote_item){.key = t->key, .key_bytes = sizeof t->key, .value = memory, .bytes = bytes};
+  t->bytes = bytes;
   t->write = write;
   t->rc = begin(f, t);
   if (t->rc == GAP_EAGAIN) { /* the store's queue is full of what was given back */
@@ -86,18 +87,17 @@ static int refuse(struct gap__far *f, const struct gap__far_transfer *t) {
                                     [GAP_REMOTE_CANCELLED] = "the store was closed"};
   int outcome = t->item.outcome;
   const char *words = outcome > GAP_REMOTE_DONE && outcome <= GAP_REMOTE_CANCELLED ? why[outcome] : "they are others";
-  snprintf(f->refusal, sizeof f->refusal, "%llu bytes on servers: %s", (unsigned long long)t->item.bytes,
+  snprintf(f->refusal, sizeof f->refusal, "%llu bytes on servers: %s", (unsigned long long)t->bytes,
            t->rc ? gap_strerror(t->rc) : words);
   return GAP_EIO;
 }
 
 int gap__far_wait(struct gap__far *f, unsigned transfer) {
   struct gap__far_transfer *t = &f->transfers[transfer];
-  uint64_t bytes = t->item.bytes;
   int failed = t->rc;
   if (t->ticket)
     while (gap_remote_wait(f->remote, t->ticket, WAIT_MS) == GAP_EAGAIN) continue;
-  bool done = !t->ticket || (t->item.outcome == GAP_REMOTE_DONE && t->item.bytes == bytes);
+  bool done = !t->ticket || (t->item.outcome == GAP_REMOTE_DONE && t->item.bytes == t->bytes);
   t->ticket = 0;
   int rc = failed || !done ? refuse(f, t) : 0;
   t->rc = 0;

@@ -19,6 +19,7 @@ struct gap__far {
   struct gap__far_transfer {
     gap_remote_item item;
     unsigned char key[GAP__FAR_KEY_BYTES];
+    uint64_t bytes;           /* as asked */
     gap_remote_ticket ticket; /* 0: none is under way */
     int rc;                   /* why it did not begin */
     bool write;

@@ -199,13 +199,14 @@ static void let_go(struct tier_device *d, struct tier_item *item) {
 /* False: there is none, or the driver does not say.  The device's mutex is given up meanwhile. */
 static bool await_leaving(struct tier_device *d) {
   struct tier_item *item = first_leaving(d);
+  uint64_t used = d->pinned.used_bytes;
   if (!item) return false;
   gap__tier_leave(d);
   int rc = await_item(d, item);
   pthread_mutex_lock(&d->mutex);
   let_go(d, item);
   gap__items_sweep(d);
-  return rc == 0;
+  return rc == 0 && d->pinned.used_bytes < used; /* a driver that answers no question keeps it */
 }
 
 /* So that as much is unused: what leaves is waited for, then the pool grows. */
