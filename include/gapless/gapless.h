@@ -219,11 +219,18 @@ GAP_API int gap_set_reserve(gap_heap *heap, int device, uint64_t bytes);
  * ones.  A private pool in use keeps its own.  Waits only for work that still uses it.  `returned`, bytes given back, may be
  * NULL. */
 GAP_API int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *returned);
-/* With `convert` on, a safe point: by this call the program says that nothing is launched on the device until it returns, by any
+/* With `convert` or `overflow` on, a safe point: by this call the program says that nothing is launched on the device until it returns, by any
  * thread; what was launched before is waited for.  The live parts of partly idle large chunks move to chunks of their own, at
  * the same addresses; their idle pages go back to the driver: `freed`, in bytes, may be NULL.  Nothing of what others know is moved
- * (docs/conversion.md).  Good between the steps of a training run.  GAP_ESTATE: convert:off. */
+ * (docs/conversion.md).  With `overflow`, live blocks come back from host memory as far as there is room, and those called cold go there
+ * where others lacked it (docs/overflow.md).  Good between the steps of a training run.  GAP_ESTATE: convert:off, and no overflow. */
 GAP_API int gap_defragment(gap_heap *heap, int device, uint64_t *freed);
+/* How often the program uses a live block (any address inside it): GAP_HINT_COLD says rarely, e.g. the states of an optimiser.  With
+ * `overflow` its memory is then the first to go to host memory, when requests find none on the device: at safe points, and with
+ * convert:gated inside such a request; the address stays.  There it is until it is freed, or called GAP_HINT_NONE again before a safe point.  A
+ * block without a page of 2 MiB of its own stays where it is.  GAP_ENOTMINE, GAP_EFREED; GAP_EINVAL: no such hint; GAP_ENOMETA. */
+typedef enum gap_hint_kind { GAP_HINT_NONE, GAP_HINT_COLD } gap_hint_kind;
+GAP_API int gap_hint(gap_heap *heap, gap_addr addr, gap_hint_kind hint);
 /* Call before the memory behind a live block is registered with somebody who remembers the memory and not its address (a network
  * card, a driver of another device): conversion leaves it where it is, until the heap gives it back to the driver.  What gap_export
  * gives away is kept without this call.  GAP_ENOTMINE, GAP_EFREED; GAP_ESTATE: a part of it lies in host memory, which nobody else

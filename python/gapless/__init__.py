@@ -29,6 +29,7 @@ __all__ = [
     "explain",
     "configure",
     "defragment",
+    "hint_cold",
     "reserve_host",
     "sleep",
     "wake",
@@ -165,13 +166,26 @@ def configure(conf: str) -> None:
 
 
 def defragment(device: Any = None) -> int:
-    """A safe point of a program that has ``convert`` on, between steps: no thread launches anything on the device until
-    this returns.  Returns the bytes that went back to the driver; 0 while gapless is not in use, or convert is off.
+    """A safe point of a program that has ``convert`` or ``overflow`` on, between steps: no thread launches anything on the
+    device until this returns.  With ``overflow`` live blocks come back from host memory where there is room, and what was
+    called cold (:func:`hint_cold`) goes there where others lacked it.  Returns the bytes that went back to the driver; 0
+    while gapless is not in use, or both are off.
     """
     heap = _heap_in_use()
-    if heap is None or heap.conf_value("convert") == "off":
+    if heap is None or (heap.conf_value("convert") == "off" and heap.conf_value("overflow") == "False"):
         return 0
     return heap.defragment(_device(device))
+
+
+def hint_cold(what: Any, cold: bool = True) -> int:
+    """Says that memory is rarely used (or, ``cold=False``, no more so): a tensor, the states of an optimiser, or lists and
+    dictionaries of them.  With ``overflow`` it is the first to go to host memory, and stays there; its address stays too.
+    Returns how many blocks it was said of; 0 while gapless is not in use.
+    """
+    from ._cold import addresses
+
+    heap = _heap_in_use()
+    return sum(heap.hint(address, cold) for address in addresses(what)) if heap is not None else 0
 
 
 def reserve_host(size: int, device: Any = None) -> None:

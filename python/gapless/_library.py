@@ -174,6 +174,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "gap_set_reserve": (c_int, [_HEAP, c_int, c_uint64]),
     "gap_trim": (c_int, [_HEAP, c_int, PoolId, POINTER(c_uint64)]),
     "gap_defragment": (c_int, [_HEAP, c_int, POINTER(c_uint64)]),
+    "gap_hint": (c_int, [_HEAP, c_uint64, c_int]),
     "gap_keep_memory": (c_int, [_HEAP, c_uint64]),
     "gap_enable_peer": (c_int, [_HEAP, c_int, c_int]),
     "gap_configure": (c_int, [_HEAP, c_char_p]),

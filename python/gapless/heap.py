@@ -238,13 +238,22 @@ class Heap:
         return returned.value
 
     def defragment(self, device: int = 0) -> int:
-        """A safe point, where ``convert`` is on: no thread launches anything on the device until this returns.
+        """A safe point, where ``convert`` or ``overflow`` is on: no thread launches anything on the device until this returns.
 
         Live parts of partly idle chunks move to chunks of their own, at the same addresses; returns the bytes that went
         back to the driver."""
         freed = c_uint64()
         check(library().gap_defragment(self._heap, device, byref(freed)), "defragment")
         return freed.value
+
+    def hint(self, address: int, cold: bool = True) -> bool:
+        """Says that the block around an address is rarely used, or no more: with ``overflow`` it is the first to go to host
+        memory.  False: no live block of this heap is there."""
+        code = library().gap_hint(self._heap, address, int(cold))
+        if code in (_errors.GAP_ENOTMINE, _errors.GAP_EFREED):
+            return False
+        check(code, "hint")
+        return True
 
     def keep_memory(self, address: int) -> None:
         """Call before the memory behind a block is registered with a network card: ``convert`` leaves it where it is.

@@ -85,6 +85,11 @@ int gap_trim(gap_heap *heap, int device, gap_pool_id pool, uint64_t *returned) {
   return gap__heap_trim(heap, device, pool, returned);
 }
 
+int gap_hint(gap_heap *heap, gap_addr addr, gap_hint_kind hint) {
+  if (hint != GAP_HINT_NONE && hint != GAP_HINT_COLD) return GAP_EINVAL;
+  return gap__heap_hint(heap, addr, hint == GAP_HINT_COLD);
+}
+
 int gap_defragment(gap_heap *heap, int device, uint64_t *freed) { return gap__heap_defragment(heap, device, freed); }
 
 int gap_keep_memory(gap_heap *heap, gap_addr addr) { return gap__heap_keep(heap, addr); }

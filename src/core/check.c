@@ -9,6 +9,7 @@
 #include "core/hollow.h"
 #include "core/lane.h"
 #include "core/limit.h"
+#include "core/overflow.h"
 #include "core/tally.h"
 #include "core/tray.h"
 
@@ -89,6 +90,10 @@ static void check_pages(struct report *r, const struct gap__policy_state *s, con
       fail(r, "page %#llx: %s", (unsigned long long)range->base + ((unsigned long long)page << GAP__PAGE_SHIFT),
            empty ? "a hole's page has a home" : "a block's page has no memory");
     if (bare && b->state != GAP__HOLLOW) fail(r, "page %u: bare in a block that is not hollow", page);
+    bool in_use = b->state == GAP__LIVE || b->state == GAP__PENDING;
+    if (gap__overflow_holds(range->arena) && !in_use && !empty &&
+        gap__chunk_at(s, gap__mapping_at(s, range->slot[page])->chunk)->host)
+      fail(r, "page %u: host memory behind nothing that lives", page);
     if (!bare && range->stamp[page] > range->arena->lane->epoch) fail(r, "page %u: stamped with a future epoch", page);
   }
 }
@@ -258,6 +263,12 @@ static void check_overflow(struct report *r, const struct gap__policy_state *s, 
     fail(r, "overflow: %llu pages have a home and %llu none, %llu are counted", (unsigned long long)pages,
          (unsigned long long)loose, (unsigned long long)s->overflow.pages);
   if (s->overflow.promised_pages) fail(r, "overflow: pages are promised at rest");
+  uint32_t marks = 0;
+  for (uint32_t i = 1; i < s->uses.count; i++) {
+    const struct gap__use *use = gap__slab_at(&s->uses, i);
+    marks += use->taken && use->marked;
+  }
+  if (marks != s->overflow.marks) fail(r, "overflow: %u marks, %u are counted", marks, s->overflow.marks);
 }
 
 static void check_chunks(struct report *r, const struct gap__policy_state *s, uint64_t home_pages) {

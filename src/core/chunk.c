@@ -226,11 +226,8 @@ int gap__chunk_release(struct gap__policy_state *s, uint32_t chunk) {
   return 0;
 }
 
-int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
+void gap__chunk_leave(struct gap__policy_state *s, uint32_t chunk) {
   struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
-  int rc = gap__chunk_release(s, chunk);
-  if (rc && !c->home && !is_listed_loose(s, chunk)) loosen(s, chunk);
-  if (!rc || !c->home) return rc;
   struct gap__mapping *home = gap__mapping_at(s, c->home);
   struct gap__range *range = gap__range_at(s, home->range);
   home->stamp = gap__mapping_last_use(s, c->home);
@@ -238,6 +235,13 @@ int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
   count_home(s, c, range, home->page, -1);
   c->home = 0;
   loosen(s, chunk);
+}
+
+int gap__chunk_abandon(struct gap__policy_state *s, uint32_t chunk) {
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  int rc = gap__chunk_release(s, chunk);
+  if (rc && c->home) gap__chunk_leave(s, chunk);
+  else if (rc && !is_listed_loose(s, chunk)) loosen(s, chunk);
   return rc;
 }
 

@@ -12,6 +12,8 @@ int gap__chunk_create(struct gap__policy_state *, uint32_t pages, enum gap__plac
 int gap__chunk_release(struct gap__policy_state *, uint32_t chunk);
 /* The same for a chunk that cannot stay where it is: after an error it is loose. */
 int gap__chunk_abandon(struct gap__policy_state *, uint32_t chunk);
+/* It has no home any more, and goes back when its addresses are out of use: it is loose. */
+void gap__chunk_leave(struct gap__policy_state *, uint32_t chunk);
 static inline bool gap__chunk_is_loose(const struct gap__policy_state *s, uint32_t chunk) {
   return !gap__chunk_at(s, chunk)->home;
 }

@@ -37,6 +37,7 @@ struct run {
 struct job {
   struct gap__policy_state *s;
   uint32_t chunk;
+  enum gap__place place; /* of the new ones */
   struct gap__range *range;
   uint32_t page, pages; /* its home */
   uint64_t idle[GAP__CONVERT_WORDS];
@@ -110,17 +111,22 @@ static void note_runs(struct job *job) {
   }
 }
 
+static struct job job_of(struct gap__policy_state *s, uint32_t chunk, enum gap__place place) {
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  const struct gap__mapping *home = gap__mapping_at(s, c->home);
+  return (struct job){.s = s,
+                      .chunk = chunk,
+                      .place = place,
+                      .range = gap__range_at(s, home->range),
+                      .page = home->page,
+                      .pages = c->pages};
+}
+
 /* False: nothing of it is idle any more, or nothing is in use. */
 static bool set_aside(struct job *job, struct gap__policy_state *s, uint32_t chunk) {
   if (gap__convert_refusal(s, chunk) != GAP__REFUSAL_COUNT) return false; /* it is another one by now */
   const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
-  const struct gap__mapping *home = gap__mapping_at(s, c->home);
-  job->s = s;
-  job->chunk = chunk;
-  job->range = gap__range_at(s, home->range);
-  job->page = home->page;
-  job->pages = c->pages;
-  job->run_count = 0;
+  *job = job_of(s, chunk, GAP__PLACE_DEVICE);
   struct gap__lane *lane = job->range->arena->lane;
   gap__lock(&lane->lock);
   gap__arena_flush(job->range->arena);
@@ -149,7 +155,7 @@ static gap_addr address_of(const struct gap__range *range, uint32_t page) {
 static int make_run(struct job *job, struct run *run) {
   struct gap__policy_state *s = job->s;
   uint32_t chunk, mapping;
-  int rc = gap__chunk_create(s, run->pages, GAP__PLACE_DEVICE, &chunk);
+  int rc = gap__chunk_create(s, run->pages, job->place, &chunk);
   if (rc) return rc;
   if ((rc = gap__chunk_map(s, chunk, job->window, run->at, &mapping))) gap__chunk_abandon(s, chunk);
   else run->chunk = chunk;
@@ -339,8 +345,8 @@ static void count(struct job *job) {
   convert->bytes += (int64_t)(job->pages - job->idle_count) << GAP__PAGE_SHIFT;
 }
 
-/* 0, or the driver's error; *freed: pages. */
-static int exchange_chunk(struct job *job, uint64_t *freed) {
+/* 0, or the driver's error. */
+static int exchange_chunk(struct job *job) {
   struct gap__policy_state *s = job->s;
   s->convert.quiet = true;
   int rc = fill(job);
@@ -353,8 +359,6 @@ static int exchange_chunk(struct job *job, uint64_t *freed) {
   }
   report_holes(job);
   gap__chunk_abandon(s, job->chunk);
-  count(job);
-  *freed += job->idle_count;
   return 0;
 }
 
@@ -391,13 +395,15 @@ static bool stand_still(struct gap__policy_state *s, enum gap__stillness how, en
 /* One pick.  GAP_EAGAIN: there is no room, until others have made some.  How much is kept is known once it was set aside: requests
  * have gone on being served from its idle pages. */
 static int try_pick(struct gap__policy_state *s, const struct gap__pick *pick, uint64_t *freed) {
-  struct job job = {0};
+  struct job job;
   if (!set_aside(&job, s, pick->chunk)) return 0;
   if (!has_room(s, job.pages - job.idle_count)) {
     put_back(&job);
     return GAP_EAGAIN;
   }
-  int rc = exchange_chunk(&job, freed);
+  int rc = exchange_chunk(&job);
+  if (!rc) count(&job);
+  *freed += rc ? 0 : job.idle_count;
   return rc == GAP_EAGAIN ? GAP_EDEVICE : rc;
 }
 
@@ -463,6 +469,39 @@ uint64_t gap__convert(struct gap__policy_state *s, struct gap__convert_wish wish
   gap__gate_open(s);
   s->convert.ns += (int64_t)(gap__dev_now_ns(s->dev) - began);
   return freed;
+}
+
+/* ---- to another place ---- */
+
+/* All of a chunk; what is behind its pages does not matter, they keep their addresses. */
+static int move_chunk(struct gap__policy_state *s, uint32_t chunk, enum gap__place place) {
+  struct job job = job_of(s, chunk, place);
+  if (place == GAP__PLACE_DEVICE && !has_room(s, job.pages)) return GAP_ENOMEM;
+  note_runs(&job);
+  return exchange_chunk(&job);
+}
+
+bool gap__convert_still(struct gap__policy_state *s, enum gap__stillness how) {
+  enum gap__refusal why;
+  if (!gap__convert_heal(s)) return false;
+  if (stand_still(s, how, &why)) return true;
+  s->convert.refused[why]++;
+  gap__gate_open(s);
+  return false;
+}
+
+uint64_t gap__convert_move(struct gap__policy_state *s, const struct gap__pick *picks, uint32_t count, uint64_t most,
+                           enum gap__place place) {
+  uint64_t moved = 0, all = 0, hard = gap__hard_limit(s);
+  int rc = 0;
+  for (uint32_t i = 0; i < count && all + picks[i].kept <= most; i++) all += picks[i].kept;
+  if (place == GAP__PLACE_DEVICE) has_room(s, (uint32_t)(all < hard ? all : hard)); /* for all of them at once */
+  for (uint32_t i = 0; i < count && !rc && moved + picks[i].kept <= most; i++) {
+    rc = move_chunk(s, picks[i].chunk, place);
+    moved += rc ? 0 : picks[i].kept;
+  }
+  s->convert.refused[rc == GAP_ENOMEM ? GAP__REFUSED_room : GAP__REFUSED_driver] += rc != 0;
+  return moved;
 }
 
 /* The window's addresses are given back with all others. */

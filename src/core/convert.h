@@ -42,6 +42,13 @@ struct gap__convert_wish {
 /* Exchanges chunks until that many pages are free.  Returns the pages freed by it; why it did less is counted.  What memory it takes
  * meanwhile stays within the hard limit. */
 uint64_t gap__convert(struct gap__policy_state *, struct gap__convert_wish, enum gap__stillness);
+/* All streams stand still, or the program has promised that they do; after it gap__gate_open.  False: they go on, and why is counted. */
+bool gap__convert_still(struct gap__policy_state *, enum gap__stillness);
+/* While they do: whole chunks, with what lives on them, move to memory of that place, at the same addresses, up to `most` pages; what
+ * goes to host memory was promised (overflow.h).  Ends with the first that cannot.  Returns pages. */
+struct gap__pick;
+uint64_t gap__convert_move(struct gap__policy_state *, const struct gap__pick *, uint32_t count, uint64_t most,
+                           enum gap__place);
 /* Tries again to map what a driver that failed has left without memory; after it, is everything in its place? */
 bool gap__convert_heal(struct gap__policy_state *);
 void gap__convert_destroy(struct gap__policy_state *);

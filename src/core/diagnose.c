@@ -18,8 +18,29 @@ static uint32_t bare_pages(const struct gap__range *range, uint32_t from, uint32
   return pages;
 }
 
+/* Of a block of the overflow, what lies on the device: that serves everybody. */
+static void add_device_part(struct gap__idle *idle, const struct gap__arena *arena, const struct gap__block *b,
+                            bool pinned) {
+  const struct gap__policy_state *s = arena->lane->owner;
+  const struct gap__range *range = gap__range_at(s, b->range);
+  if (arena->home_pages == arena->host_pages) return;
+  for (uint32_t page = gap__page_of(b->off); page < gap__page_up(b->off + b->len); page++) {
+    uint32_t from = page << GAP__PAGE_UNIT_SHIFT, to = from + GAP__PAGE_UNITS, end = b->off + b->len;
+    if (gap__chunk_at(s, gap__mapping_at(s, range->slot[page])->chunk)->host) continue;
+    uint64_t bytes = (uint64_t)((to < end ? to : end) - (from > b->off ? from : b->off)) << GAP__UNIT_SHIFT;
+    if (pinned || bytes < GAP__PAGE) idle->stuck_bytes += bytes;
+    else idle->returnable_bytes += bytes;
+    idle->pinned_bytes += pinned ? bytes : 0;
+  }
+}
+
 static void add_block(struct gap__idle *idle, const struct gap__lane *lane, uint32_t index, bool pinned) {
   const struct gap__block *b = gap__block(lane, index);
+  const struct gap__arena *arena = gap__range_at(lane->owner, b->range)->arena;
+  if (arena->kind == GAP__ARENA_OVERFLOW) {
+    add_device_part(idle, arena, b, pinned);
+    return;
+  }
   uint32_t from = gap__page_up(b->off), to = gap__page_of(b->off + b->len);
   uint32_t bare = b->state == GAP__HOLLOW ? bare_pages(gap__range_at(lane->owner, b->range), from, to) : 0;
   uint64_t whole = from < to ? (uint64_t)(to - from - bare) << GAP__PAGE_SHIFT : 0;
@@ -33,7 +54,6 @@ static void add_block(struct gap__idle *idle, const struct gap__lane *lane, uint
 
 static void add_arena(struct gap__idle *idle, const struct gap__arena *arena, bool pinned) {
   const struct gap__lane *lane = arena->lane;
-  if (arena->kind == GAP__ARENA_OVERFLOW) return; /* it serves what no device memory is found for */
   uint64_t in_trays = arena->class_idle_units << GAP__UNIT_SHIFT;
   idle->extents += arena->class_idle_count;
   idle->stuck_bytes += in_trays;
@@ -58,7 +78,6 @@ static uint64_t tray_bytes(const struct gap__lane *lane, const struct gap__tray 
 /* Kept whole for the next request of its size. */
 static void add_cached(struct gap__idle *idle, const struct gap__arena *arena, bool pinned) {
   const struct gap__lane *lane = arena->lane;
-  if (arena->kind == GAP__ARENA_OVERFLOW) return;
   if (arena->hot) add_block(idle, lane, arena->hot, pinned);
   for (uint32_t units = 1; units <= GAP__SMALL_UNITS; units++)
     for (uint32_t i = arena->front[units]; i; i = gap__block(lane, i)->link_next) add_block(idle, lane, i, pinned);

@@ -176,7 +176,8 @@ void gap__figures_reset(struct gap__policy_state *s, bool peaks, bool accumulate
   reset_running(s->split, peaks, accumulated);
   reset_running(s->split_bytes, peaks, accumulated);
   if (peaks) s->overflow.peak_pages = s->overflow.pages;
-  if (accumulated) s->overflow.placed_bytes = s->overflow.refused = 0;
+  if (accumulated)
+    s->overflow.placed_bytes = s->overflow.out_bytes = s->overflow.back_bytes = s->overflow.refused = 0;
   if (accumulated) s->ooms = s->retries = s->drains = s->device_allocs = s->device_frees = 0;
 }
 

@@ -159,8 +159,12 @@ int gap__heap_pool_release(gap_heap *, int device, gap_pool_id);
 /* empty_cache: gives every idle chunk back to the driver; `pool` {0,0}: default pool and released pools. */
 int gap__heap_trim(gap_heap *, int device, gap_pool_id pool, uint64_t *bytes_returned);
 /* The program says that nothing is launched on the device meanwhile: the live parts of partly idle chunks move to chunks of their own, at
- * the same addresses, and their idle pages go back to the driver.  GAP_ESTATE: convert:off. */
+ * the same addresses, and their idle pages go back to the driver; with overflow live blocks move between the device and host memory.
+ * GAP_ESTATE: both are off. */
 int gap__heap_defragment(gap_heap *, int device, uint64_t *bytes_freed);
+/* The live block at `addr` is rarely used, or no more: with overflow its memory is the first to go to host memory.  GAP_ENOTMINE,
+ * GAP_EFREED, GAP_ENOMETA. */
+int gap__heap_hint(gap_heap *, gap_addr, bool cold);
 /* Others know the memory behind the live block at `addr`: it is not exchanged.  GAP_ENOTMINE, GAP_EFREED. */
 int gap__heap_keep(gap_heap *, gap_addr);
 /* The cap on held bytes, 0 = none.  A cap below what is live is accepted: nothing new is served until it fits. */

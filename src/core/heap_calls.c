@@ -82,7 +82,8 @@ int gap__heap_defragment(gap_heap *heap, int device, uint64_t *bytes_freed) {
   uint64_t bytes = 0;
   if (!at) return GAP_EINVAL;
   if (heap->forked) return GAP_EFORKED;
-  bool off = gap__device_conf(&at->base)->convert == GAP__CONVERT_OFF;
+  const struct gap__conf *conf = gap__device_conf(&at->base);
+  bool off = conf->convert == GAP__CONVERT_OFF && !conf->overflow;
   int rc = off ? GAP_ESTATE : gap__heap_each(heap, device, defragment_one, &bytes);
   if (bytes_freed) *bytes_freed = bytes;
   return rc;
@@ -103,6 +104,24 @@ int gap__heap_keep(gap_heap *heap, gap_addr addr) {
   int rc = GAP_ENOTMINE;
   if (heap->forked) return GAP_EFORKED;
   for (int i = 0; i < heap->device_count && rc == GAP_ENOTMINE; i++) rc = keep_on(&heap->devices[i].base, addr);
+  return rc;
+}
+
+static int hint_on(struct gap__device *dev, gap_addr addr, bool cold) {
+  struct gap__block_info found;
+  int rc = GAP_ENOTMINE;
+  for (int s = 0; s < GAP__STRATEGY_COUNT && rc == GAP_ENOTMINE; s++) {
+    struct gap__policy_state *state = atomic_load_explicit(&dev->state[s], memory_order_acquire);
+    const struct gap__policy *policy = gap__heap_policy(s);
+    if (state) rc = policy->hint ? policy->hint(state, addr, cold) : policy->find(state, addr, &found);
+  }
+  return rc;
+}
+
+int gap__heap_hint(gap_heap *heap, gap_addr addr, bool cold) {
+  int rc = GAP_ENOTMINE;
+  if (heap->forked) return GAP_EFORKED;
+  for (int i = 0; i < heap->device_count && rc == GAP_ENOTMINE; i++) rc = hint_on(&heap->devices[i].base, addr, cold);
   return rc;
 }
 

@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "conf/tiers.h"
 #include "core/arena.h"
+#include "core/chunk.h"
+#include "core/place.h"
 
 /* ---- whether, and how much ---- */
 
@@ -60,6 +62,40 @@ void gap__overflow_refused(struct gap__policy_state *s, int rc) {
   say_once(s, o->refusal);
 }
 
+/* ---- blocks ---- */
+
+/* Others may use the addresses still, so the chunks go when they are out of use. */
+void gap__overflow_leave(struct gap__policy_state *s, struct gap__range *range, uint32_t block) {
+  const struct gap__block *b = gap__block(range->arena->lane, block);
+  for (uint32_t page = gap__page_of(b->off); page < gap__page_up(b->off + b->len); page++) {
+    uint32_t m = range->slot[page];
+    bool home = gap__slot_is_home(s, range, page);
+    if (home && gap__chunk_at(s, gap__mapping_at(s, m)->chunk)->host) gap__chunk_leave(s, gap__mapping_at(s, m)->chunk);
+  }
+  gap__place_dissolve(range->arena, block);
+}
+
+/* Pages there that are in use, but for those of blocks that were moved. */
+static uint64_t pages_in_use(struct gap__policy_state *s) {
+  uint64_t pages = 0;
+  for (struct gap__lane *lane = s->lanes; lane; lane = lane->next) {
+    struct gap__arena *arena = &lane->arena[GAP__ARENA_OVERFLOW];
+    if (!arena->host_pages) continue;
+    gap__lock(&lane->lock);
+    gap__arena_flush(arena);
+    uint64_t idle = arena->idle_units >> GAP__PAGE_UNIT_SHIFT, all = (uint64_t)arena->home_pages;
+    gap__unlock(&lane->lock);
+    pages += all > idle ? all - idle : 0;
+  }
+  return pages;
+}
+
+void gap__overflow_served(struct gap__policy_state *s, uint64_t bytes) {
+  uint64_t pages = pages_in_use(s); /* the request's block is none of the idle ones any more */
+  s->overflow.placed_bytes += (int64_t)bytes;
+  if (pages > s->overflow.need_pages) s->overflow.need_pages = pages;
+}
+
 /* ---- figures ---- */
 
 /* The bytes of a block on pages in host memory. */
@@ -97,6 +133,8 @@ void gap__overflow_stats(struct gap__policy_state *s, struct gap__stats *out) {
   out->overflow_bytes += (int64_t)(s->overflow.pages << GAP__PAGE_SHIFT);
   out->overflow_bytes_peak += (int64_t)(s->overflow.peak_pages << GAP__PAGE_SHIFT);
   out->overflow_live_bytes += (int64_t)gap__overflow_live_bytes(s);
+  out->overflow_out_bytes += s->overflow.out_bytes;
+  out->overflow_back_bytes += s->overflow.back_bytes;
   out->overflow_placed_bytes += s->overflow.placed_bytes;
   out->overflow_refused += s->overflow.refused;
 }

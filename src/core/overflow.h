@@ -4,7 +4,9 @@
  * What is placed there lies in an arena of its own in each lane.  So a new block lies wholly in host memory or not at all, and memory
  * there serves no request that device memory would do for: only the last rung looks.
  *
- *     a chunk is in host memory or on the device, whole; new ones in an overflow arena are in host memory, all others on the device
+ *     a chunk is in host memory or on the device, whole; new ones in an overflow arena are in host memory, all others on the device;
+ *     live blocks move (overflow_move.h): then device memory may be behind pages of an overflow arena, whatever lies there, and host
+ *     memory behind others' only where something lives
  *     held pages (the cap's) = those of chunks on the device;  overflow.pages = those of chunks in host memory
  *     what the client's budget has given = overflow.pages + overflow.promised_pages
  *
@@ -32,6 +34,15 @@ void gap__overflow_settle(struct gap__policy_state *);
 void gap__overflow_count(struct gap__policy_state *, int64_t pages);
 /* The driver did not give one. */
 void gap__overflow_refused(struct gap__policy_state *, int rc);
+
+/* Has the arena, which is none of the overflow, host memory behind blocks?  One of them was freed: that goes, and the rest is idle.  Both
+ * locks are held. */
+static inline bool gap__overflow_holds(const struct gap__arena *arena) {
+  return arena->host_pages && arena->kind != GAP__ARENA_OVERFLOW;
+}
+void gap__overflow_leave(struct gap__policy_state *, struct gap__range *, uint32_t block);
+/* A request was served there: how much is there in use? */
+void gap__overflow_served(struct gap__policy_state *, uint64_t bytes);
 
 /* Bytes of live and pending blocks that lie in host memory. */
 uint64_t gap__overflow_live_bytes(struct gap__policy_state *);

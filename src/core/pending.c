@@ -6,6 +6,7 @@
 #include "core/events.h"
 #include "core/gate.h"
 #include "core/lane.h"
+#include "core/overflow.h"
 #include "core/tally.h"
 #include "core/tray.h"
 
@@ -93,9 +94,33 @@ static void use_drop(struct gap__policy_state *s, uint32_t *link) {
   uint32_t gone = *link;
   struct gap__use *use = use_at(s, gone);
   *link = use->next;
+  s->overflow.marks -= use->marked != 0;
   if (use->event) gap__event_give(s, use->event);
   use->taken = false;
   gap__slab_give(&s->uses, gone);
+}
+
+struct gap__use *gap__use_marked(const struct gap__policy_state *s, uint32_t uses) {
+  for (uint32_t i = uses; i; i = use_at(s, i)->next)
+    if (use_at(s, i)->marked) return use_at(s, i);
+  return NULL;
+}
+
+/* It is over from the beginning: a free waits for it no longer than for the next look. */
+struct gap__use *gap__use_mark(struct gap__policy_state *s, gap_addr addr, uint32_t *uses) {
+  struct gap__use *mark = gap__use_marked(s, *uses);
+  if (mark) return mark;
+  uint32_t use = pending_room(s) ? 0 : gap__slab_take(&s->uses);
+  if (!use) return NULL;
+  *use_at(s, use) = (struct gap__use){.next = *uses, .taken = true, .over = true, .marked = addr};
+  *uses = use;
+  s->overflow.marks++;
+  return use_at(s, use);
+}
+
+void gap__use_unmark(struct gap__policy_state *s, uint32_t *uses) {
+  while (*uses && !use_at(s, *uses)->marked) uses = &use_at(s, *uses)->next;
+  if (*uses) use_drop(s, uses);
 }
 
 /* Records the event that ends a use.  GAP_EAGAIN: not now (the stream is being captured), or not by this thread. */
@@ -234,6 +259,7 @@ static void pending_complete(const struct gap__pending *p) {
   gap__range_stamp(range, b->off, b->len, lane->epoch);
   if (lane->credit == GAP__EPOCH_FREES) lane->credit--;
   if (b->tray) gap__tray_give(lane, p->block);
+  else if (gap__overflow_holds(range->arena)) gap__overflow_leave(lane->owner, range, p->block);
   else gap__block_attach(range->arena, p->block, GAP__IDLE);
   gap__unlock(&lane->lock);
 }

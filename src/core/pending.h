@@ -20,6 +20,11 @@ bool gap__stream_captures(struct gap__policy_state *, gap_stream);
 
 /* Adds a use to a list unless it is there.  GAP_ENOMETA. */
 int gap__use_add(struct gap__policy_state *, gap_stream, uint64_t thread, uint32_t *uses);
+/* A mark on the live block that begins at `addr`, in its list of uses: the one that is there, or a new one.  NULL: GAP_ENOMETA.  It goes when
+ * the block is freed, or by unmark. */
+struct gap__use *gap__use_mark(struct gap__policy_state *, gap_addr addr, uint32_t *uses);
+void gap__use_unmark(struct gap__policy_state *, uint32_t *uses);
+struct gap__use *gap__use_marked(const struct gap__policy_state *, uint32_t uses); /* NULL: it has none */
 /* The stream is about to go: records what has not been recorded. */
 void gap__use_end_stream(struct gap__policy_state *, gap_stream, uint64_t thread);
 /* Waits for the events of all uses that have one; false: some use ends by no event. */

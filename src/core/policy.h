@@ -113,6 +113,8 @@ struct gap__policy {
   int (*pieces)(struct gap__policy_state *, gap_addr, gap__piece_fn *, void *arg);
   /* From now on others know the memory behind a block: it is never exchanged.  NULL: it never is. */
   int (*keep)(struct gap__policy_state *, gap_addr);
+  /* The block at an address is rarely used, or no more.  NULL: it is all the same to the strategy. */
+  int (*hint)(struct gap__policy_state *, gap_addr, bool cold);
   int (*check)(struct gap__policy_state *, char *text, size_t bytes);
   int (*renew_access)(struct gap__policy_state *); /* the device has let a peer in; NULL: nothing to do */
   void (*give)(struct gap__policy_state *, uint64_t bytes,

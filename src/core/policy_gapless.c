@@ -15,6 +15,7 @@
 #include "core/maker.h"
 #include "core/neighbour.h"
 #include "core/overflow.h"
+#include "core/overflow_move.h"
 #include "core/peer.h"
 #include "core/pending.h"
 #include "core/pool.h"
@@ -369,6 +370,13 @@ static bool is_safe_point(const struct gap__policy_state *s) {
   return gap__device_conf(s->device)->convert == GAP__CONVERT_SAFE_POINTS;
 }
 
+static uint64_t at_safe_point(struct gap__policy_state *s) {
+  bool converts = gap__device_conf(s->device)->convert != GAP__CONVERT_OFF;
+  uint64_t pages = converts ? gap__convert(s, GAP__CONVERT_ALL, GAP__STILL_BY_PROMISE) : 0;
+  gap__overflow_balance(s);
+  return pages;
+}
+
 static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_returned) {
   bool all = !pool.first && !pool.second;
   gap__lock(&s->lock);
@@ -376,7 +384,7 @@ static int trim(struct gap__policy_state *s, gap_pool_id pool, uint64_t *bytes_r
   gap__pending_poll(s, NULL);
   while (gap__pending_wait(s)) continue; /* what other streams still use is given back too, as empty_cache does */
   uint64_t pages = trim_to(s, all ? NULL : &pool, 0);
-  if (all && is_safe_point(s)) pages += gap__convert(s, GAP__CONVERT_ALL, GAP__STILL_BY_PROMISE);
+  if (all && is_safe_point(s)) pages += at_safe_point(s);
   gap__figures_sample(s);
   gap__unlock(&s->lock);
   *bytes_returned = pages << GAP__PAGE_SHIFT;
@@ -394,7 +402,7 @@ static void trim_host(struct gap__policy_state *s, gap_pool_id pool) {
 static int defragment(struct gap__policy_state *s, uint64_t *bytes_freed) {
   gap__lock(&s->lock);
   gap__pending_poll(s, NULL);
-  uint64_t pages = gap__convert(s, GAP__CONVERT_ALL, GAP__STILL_BY_PROMISE);
+  uint64_t pages = at_safe_point(s);
   gap__figures_sample(s);
   gap__limit_judge(s);
   gap__unlock(&s->lock);
@@ -532,6 +540,7 @@ const struct gap__policy gap__policy_gapless = {
     .alloc_at = gap__at_alloc,
     .pieces = gap__at_pieces,
     .keep = gap__at_keep,
+    .hint = gap__overflow_hint,
     .find = gap__figures_find,
     .check = gap__check,
     .renew_access = gap__peer_renew_access,

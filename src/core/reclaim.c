@@ -17,6 +17,7 @@
 #include "core/maker.h"
 #include "core/neighbour.h"
 #include "core/overflow.h"
+#include "core/overflow_move.h"
 #include "core/pending.h"
 #include "core/place.h"
 #include "core/sleep.h"
@@ -312,6 +313,13 @@ static bool call_back(struct ladder *l) {
   return freed;
 }
 
+/* What the program called cold makes room behind the gate, and the request gets that. */
+static bool chill(struct ladder *l) {
+  if (!l->s->overflow.marks || !gap__converts(l->s)) return false;
+  note_other_streams(l);
+  return gap__overflow_chill(l->s, gap__page_up(l->units), GAP__STILL_BY_GATE) && search(l);
+}
+
 /* Idle pages there are taken from wherever they lie before any are made. */
 static bool grow_overflow(struct ladder *l) {
   struct gap__spot spot;
@@ -326,11 +334,15 @@ static bool overflow(struct ladder *l) {
   const struct gap__request *req = l->req;
   struct gap__arena *arena = l->arena;
   if (!l->s->overflow.on || l->lane->asleep) return false;
+  if (chill(l)) {
+    l->s->rung_count[GAP__RUNG_overflow]++;
+    return true;
+  }
   l->units = req->tray ? l->lane->owner->classes.units[req->class] : req->units;
   l->aligned = l->units % GAP__PAGE_UNITS == 0;
   l->arena = &l->lane->arena[GAP__ARENA_OVERFLOW];
   if (rung_done(l, GAP__RUNG_overflow, fit_in(l, l->arena) || grow_overflow(l))) {
-    l->s->overflow.placed_bytes += (int64_t)req->bytes;
+    gap__overflow_served(l->s, req->bytes);
     return true;
   }
   l->units = req->units;

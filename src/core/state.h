@@ -252,6 +252,8 @@ struct gap__use {
   gap__event event;  /* 0: not recorded yet; recorded when the block is freed, or before its stream ends */
   uint64_t capture;  /* in which it began; 0: in none, or that is of no interest */
   gap__node node;    /* behind which it ends in that capture; 0: not known.  Without meaning once there is an event */
+  gap_addr marked;   /* no use but a mark on the live block that begins there, which makes its free take the slow way; else 0 */
+  bool cold;         /* of a mark: the block is rarely used (gap_hint) */
 };
 
 struct gap__pending {
@@ -317,7 +319,10 @@ struct gap__overflow {
   bool said;                               /* one line in the log has said why there is none, or no more */
   uint64_t pages, peak_pages, loose_pages; /* of chunks in host memory; of them those without a home */
   uint64_t promised_pages;                 /* that the budget has given and no chunk has yet */
+  uint64_t need_pages;                     /* the most that requests had there since the last safe point */
+  uint32_t marks;                          /* on blocks that were called cold, or were moved */
   int64_t placed_bytes;                    /* of requests that were served there */
+  int64_t out_bytes, back_bytes;           /* of live blocks that were moved there, and to the device */
   int64_t refused;                         /* requests that it did not serve though it was on */
   char refusal[256];                       /* why it had no memory for the request at hand; "" */
 };

@@ -4,12 +4,16 @@
 
 #include "core/lane.h"
 #include "core/limit.h"
+#include "core/overflow_move.h"
 #include "core/pending.h"
 #include "core/supply.h"
 
 #define MS 1000000ull
 #define LOOK_NS_LEAST (10 * MS) /* where an age is short */
-enum { BATCH_PAGES = 16 };      /* given back under the device lock at once: a millisecond */
+enum {
+  BATCH_PAGES = 16, /* given back under the device lock at once: a millisecond */
+  RETURN_PAGES = 64 /* brought back from host memory while streams stand still: ten milliseconds or so */
+};
 
 static uint64_t trim_age_ns(const struct gap__policy_state *s) {
   return gap__device_conf(s->device)->trim_after_ms * MS;
@@ -112,6 +116,13 @@ static bool mind_age(struct gap__policy_state *s, uint64_t now_ns) {
   return old && there && gap__trim_host(s, NULL, there > BATCH_PAGES ? there - BATCH_PAGES : 0, old, false) > 0;
 }
 
+/* With gates live blocks come back from host memory, a few at a time, into room that nobody holds. */
+static void bring_back(struct gap__policy_state *s) {
+  if (!s->overflow.pages || !gap__converts(s)) return;
+  uint64_t held = gap__held_pages(s), hard = gap__limit_most(s), room = hard > held ? hard - held : 0;
+  if (room >= BATCH_PAGES) gap__overflow_return(s, room < RETURN_PAGES ? room : RETURN_PAGES, GAP__STILL_BY_GATE);
+}
+
 static bool give_back(struct gap__policy_state *s, uint64_t now_ns) {
   gap__dev_background(s->dev, true);
   bool more = mind_reserve(s) || mind_age(s, now_ns);
@@ -132,6 +143,7 @@ static void begin_look(struct gap__policy_state *s, uint64_t now_ns) {
 static void end_look(struct gap__policy_state *s, uint64_t now_ns) {
   gap__dev_background(s->dev, true);
   gap__watch_note(s, now_ns);
+  bring_back(s);
   gap__dev_background(s->dev, false);
 }
 

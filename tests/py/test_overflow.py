@@ -48,3 +48,51 @@ def test_off_unless_it_is_asked_for():
             heap.alloc(22 * MIB)
         heap.configure("max_memory:16M,overflow:on")
         heap.free(heap.alloc(22 * MIB))
+
+
+class Storage:
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+
+class Tensor:
+    def __init__(self, address, is_cuda=True):
+        self.address, self.is_cuda = address, is_cuda
+
+    def untyped_storage(self):
+        return Storage(self.address)
+
+
+class Optimizer:
+    def __init__(self, parameters, state):
+        self.param_groups, self.state = [{"params": parameters}], state
+
+
+def test_cold_states_make_room(heap, monkeypatch):
+    weights, states, views = heap.alloc(6 * MIB), heap.alloc(6 * MIB), heap.alloc(4 * MIB)
+    ctypes.memset(states, 7, 6 * MIB)
+    monkeypatch.setattr(gapless, "_heap_in_use", lambda: heap)
+    optimizer = Optimizer([Tensor(weights)], {"w": {"step": 3, "exp_avg": Tensor(states), "again": [Tensor(states)]}})
+    assert gapless.hint_cold(optimizer) == 1
+    assert gapless.hint_cold([Tensor(0), Tensor(weights, is_cuda=False), Tensor(4096), None]) == 0
+    step = heap.alloc(4 * MIB)
+    assert heap.stat("overflow_live_bytes") == 4 * MIB
+    heap.free(step)
+    assert gapless.defragment() == 0
+    assert heap.stat("overflow_out_bytes") == heap.stat("overflow_live_bytes") == 4 * MIB
+    step = heap.alloc(4 * MIB)
+    assert heap.stat("overflow_live_bytes") == 4 * MIB
+    assert ctypes.string_at(states, 6 * MIB) == bytes([7]) * (6 * MIB)
+    heap.free(step)
+    heap.free(views)
+    assert gapless.hint_cold(Tensor(states), cold=False) == 1
+    heap.trim()
+    gapless.defragment()
+    assert heap.stat("overflow_back_bytes") == 4 * MIB and heap.stat("overflow_live_bytes") == 0
+    assert ctypes.string_at(states, 6 * MIB) == bytes([7]) * (6 * MIB)
+    heap.free(states)
+    assert not heap.hint(states)
+    heap.free(weights)

@@ -258,6 +258,11 @@ static bool help(void *arg, int device, gap_stream stream, uint64_t bytes) {
   return freed;
 }
 
+static int hint(struct play *p, const struct step *step) {
+  gap_addr addr = p->slots[step->slot].addr;
+  return addr ? left(gap__heap_hint(enter(p), addr, !step->bytes)) : 0;
+}
+
 /* From now on the handle names a new stream. */
 static int retire(struct play *p, gap_stream stream) {
   for (unsigned i = 0; i < SCRIPT_SLOTS; i++) p->slots[i].orphan |= p->slots[i].stream == stream;
@@ -325,6 +330,7 @@ static int take_step(struct play *p, const struct step *step) {
     case STEP_GET: return get(p, step);
     case STEP_GIVE: call_free(p, &p->slots[step->slot]); return 0; /* judged there */
     case STEP_USE: return use(p, step);
+    case STEP_COLD: return hint(p, step);
     case STEP_RETAIN: return retain(p, step->pool);
     case STEP_RELEASE: return release(p, step->pool);
     case STEP_CONF: return configure(p, step->conf);

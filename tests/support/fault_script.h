@@ -41,7 +41,8 @@ enum step_kind {
   STEP_CONF, /* `conf` on top of what was said before */
   STEP_HELP, /* the next request that finds nothing makes the program free `slot` */
   STEP_TICK,
-  STEP_DEFRAGMENT
+  STEP_DEFRAGMENT,
+  STEP_COLD, /* the block of `slot` is rarely used; or, with `bytes`, no more */
 };
 
 struct step {
@@ -92,6 +93,10 @@ struct step {
   { .kind = STEP_HELP, .slot = at }
 #define DEFRAGMENT \
   { .kind = STEP_DEFRAGMENT }
+#define COLD(at) \
+  { .kind = STEP_COLD, .slot = at }
+#define WARM(at) \
+  { .kind = STEP_COLD, .slot = at, .bytes = 1 }
 #define TICK \
   { .kind = STEP_TICK }
 

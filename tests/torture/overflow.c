@@ -41,7 +41,41 @@ static void torture_overflow(void **state) {
   script_torture(&script);
 }
 
+/* clang-format off */
+static const struct step moves[] = {
+    GET(0, 1, 8 * MIB), GET(1, 1, 5 * MIB), COLD(0), COLD(1), GET(2, 1, 3 * MIB), GET(3, 1, 6 * MIB), /* out, behind the gate */
+    USE(0, 2), GIVE(0), PASS, GET(4, 1, 8 * MIB), GET(5, 2, 4 * MIB),                                 /* a moved one is freed */
+    COLD(4), GIVE(3), DEFRAGMENT, GET(3, 1, 7 * MIB), WARM(1), GIVE(2), GIVE(5), PASS, DEFRAGMENT,    /* and back */
+    TRIM(0), GET(2, 2, 16 * MIB), COLD(2), COLD(3), DEFRAGMENT, WARM(2), GIVE(4), GIVE(1), PASS, TICK, DEFRAGMENT,
+    GIVE(2), GIVE(3), PASS, TRIM(0), GET(6, 3, 12 * MIB),
+};
+/* clang-format on */
+
+/* A driver that never maps again between unmapping and mapping leaves nothing to be done (torture/gapless_convert.c). */
+#define ONCE (1ull << GAP__CALL_map | 1ull << GAP__CALL_set_access)
+
+static bool moved(const struct gap__stats *s) {
+  return s->overflow_out_bytes >= 10 * (int64_t)MIB && s->overflow_back_bytes >= 6 * (int64_t)MIB;
+}
+
+static void torture_moves(void **state) {
+  (void)state;
+  static const struct script script = {
+      .name = "moves",
+      .conf = "max_memory:16MiB,reserve:0,overflow:32MiB,convert:gated",
+      .steps = moves,
+      .step_count = COUNT(moves),
+      .spared = SPARED,
+      .once = ONCE,
+      .share = 3,
+      .card_bytes = 64 * MIB,
+      .rungs = RUNG(overflow),
+      .reached = moved,
+  };
+  script_torture(&script);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(torture_overflow)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(torture_overflow), cmocka_unit_test(torture_moves)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

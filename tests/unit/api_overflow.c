@@ -96,6 +96,33 @@ static void on_a_driver(void **state) {
   assert_int_equal(fake_cuda_wrong(), 0);
 }
 
+/* A cold block makes room at a safe point, and what lies in host memory can be exported once it is back. */
+static void hints(void **state) {
+  (void)state;
+  gap_heap *heap = on_driver(&(struct fake_cuda_settings){0}, "max_memory:8M,overflow:on");
+  gap_addr a = api_get(heap, 8, 8 * MIB), b = api_get(heap, 8, 4 * MIB);
+  memset((void *)(uintptr_t)a, 1, 8 * MIB);
+  memset((void *)(uintptr_t)b, 2, 4 * MIB);
+  assert_int_equal(gap_hint(heap, a, (gap_hint_kind)7), GAP_EINVAL);
+  assert_int_equal(gap_hint(heap, 4096, GAP_HINT_COLD), GAP_ENOTMINE);
+  assert_int_equal(gap_hint(heap, a + 12345, GAP_HINT_COLD), 0);
+  assert_int_equal(gap_keep_memory(heap, b), GAP_ESTATE);
+  assert_int_equal(gap_defragment(heap, 0, NULL), 0);
+  assert_int_equal(api_stat(heap, 0, "overflow_out_bytes"), 4 * MIB);
+  assert_int_equal(api_stat(heap, 0, "overflow_back_bytes"), 4 * MIB);
+  assert_int_equal(gap_keep_memory(heap, b), 0);
+  assert_int_equal(gap_keep_memory(heap, a), GAP_ESTATE);
+  for (uint64_t i = 0; i < 4 * MIB; i += 4093) {
+    assert_int_equal(((unsigned char *)(uintptr_t)a)[2 * i], 1);
+    assert_int_equal(((unsigned char *)(uintptr_t)b)[i], 2);
+  }
+  api_give(heap, a);
+  assert_int_equal(gap_hint(heap, a, GAP_HINT_NONE), GAP_EFREED);
+  api_give(heap, b);
+  api_close(heap);
+  assert_int_equal(fake_cuda_wrong(), 0);
+}
+
 /* The driver has never had, or at last has no more: one line, and the request fails as it would have. */
 static void without_memory(void **state) {
   (void)state;
@@ -156,8 +183,8 @@ int main(int argc, char **argv) {
   (void)argc;
   fake_driver_find(argv);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_budget),     cmocka_unit_test(beside_sleep),    cmocka_unit_test(on_a_driver),
-      cmocka_unit_test(without_memory), cmocka_unit_test(each_call_fails),
+      cmocka_unit_test(one_budget), cmocka_unit_test(beside_sleep),   cmocka_unit_test(on_a_driver),
+      cmocka_unit_test(hints),      cmocka_unit_test(without_memory), cmocka_unit_test(each_call_fails),
   };
   int rc = cmocka_run_group_tests(tests, NULL, NULL);
   fake_driver_forget();
