@@ -125,6 +125,7 @@ part_build() {
   check life test_program life tests/gpu/life.c tests/gpu/kernels.c
   check neighbours test_program neighbours tests/gpu/neighbours.c tests/gpu/kernels.c
   check tiers test_program tiers tests/gpu/tiers.c tests/gpu/kernels.c
+  check overflow test_program overflow tests/gpu/overflow.c tests/gpu/kernels.c
   check command build_command
   check bench build_bench
   check conform build_conform
@@ -213,6 +214,16 @@ part_tiers() {
   mkdir -p "$out"
   check tiers timeout 400 "$build/tiers" --bytes 16G --disk "${DISK:-$PWD/$build}" --disk-bytes 4G >"$out/tiers.json"
   cat "$out/tiers.json"
+}
+
+# Host memory at device addresses: what it costs, and PyTorch on three quarters of what it needs.
+part_overflow() {
+  mkdir -p "$out"
+  check overflow timeout 60 "$build/overflow" --bytes 4G >"$out/overflow.json"
+  cat "$out/overflow.json"
+  has_torch || return
+  check wheel install_wheel || return
+  check overflow-torch timeout 230 python3 bench/torch/figures.py --part overflow --seconds 180 --commit "$(commit)" --out "$out/overflow"
 }
 
 part_examples() { check examples timeout 240 tests/gpu/examples.sh "$build" cuda; }

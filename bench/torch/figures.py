@@ -7,6 +7,8 @@ Two processes take turns, one with each allocator, so that what warms up or drif
   workloads  six programs (workloads.py): native without a cap, gapless without one, gapless at 1.005 P; P is native's peak of active
              bytes in the same round.  A run's time is that of all steps but the first, in which the model is built
   bits       the same with deterministic algorithms: native twice, gapless at 1.005 P; equal results where native's two are
+  overflow   not unless it is asked for: some steps of each with deterministic algorithms, native and then gapless on 0.75 P with
+             host memory for the rest (overflow:on); with a safe point between steps and optimisers called cold, too, where there are some
   predicted  native's histories replayed without a GPU: driver calls and stalls at 1.005 P, beside those measured by `workloads`
 
 Every run is a line of FOLDER/torch.jsonl; --append keeps the lines that are there, so that rounds of several calls count together.
@@ -28,6 +30,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 WORKLOADS = ("gnn", "prefetch_streams", "llama_sft", "diffusion_serve", "unet_multires", "rlhf")
 PARTS = ("latency", "workloads", "bits", "predicted")
 TIGHT = 1.005
+SHORT = 0.75  # of P, for overflow
+SHORT_STEPS = 6
+WITH_OPTIMISER = ("llama_sft", "rlhf")
 LAG_US = 2000
 SIDES = {"native": {}, "gapless": {"GAPLESS": "1"}}
 CAPS = {"pair of 512 B": 200, "churn of 2,000 live blocks": 300, "16 threads on one stream": 300}  # ns, at most
@@ -35,7 +40,7 @@ CAPS = {"pair of 512 B": 200, "churn of 2,000 live blocks": 300, "16 threads on 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
+    parser.add_argument("--part", action="append", choices=(*PARTS, "overflow"), help="default: all but overflow")
     parser.add_argument("--only", action="append", choices=WORKLOADS, help="these workloads; default: all six")
     parser.add_argument("--rounds", type=int, default=7, help="after a warm-up; the medians count; default: 7")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no round of a workload after so long")
@@ -59,7 +64,7 @@ class Side:
 
     def __init__(self, name, **variables):
         read, write = os.pipe()
-        environment = dict(os.environ, **SIDES[name], **variables)
+        environment = {**os.environ, **SIDES[name], **variables}
         self.process = subprocess.Popen([sys.executable, os.path.join(HERE, "worker.py"), str(write)], stdin=subprocess.PIPE,
                                         stdout=sys.stderr, pass_fds=(write,), env=environment, text=True)
         os.close(write)
@@ -178,6 +183,24 @@ def measure_bits(args, rows):
             rows.add(part="bits", workload=name, native=[one["digest"], two["digest"]], gapless=ours["digest"], ok=ours["ok"],
                      error=ours["error"], cap=cap)
             say(f"{name}: results compared")
+
+
+def measure_overflow(args, rows):
+    """The quick ones first: a round that is cut short has most of them."""
+    conf = ",".join(filter(None, (args.conf, "overflow:on")))
+    begun = time.monotonic()
+    with Pair(CUBLAS_WORKSPACE_CONFIG=":4096:8", GAPLESS_CONF=conf) as sides:
+        for name in args.only or ("prefetch_streams", "rlhf", "diffusion_serve", "gnn", "llama_sft", "unet_multires"):
+            if time.monotonic() - begun > args.seconds:
+                say(f"{name}: no time is left")
+                continue
+            native = [sides["native"].ask("run", name=name, bits=True, steps=SHORT_STEPS) for _ in range(2)]
+            peak = max(run["figures"]["active_bytes.all.peak"] for run in native)
+            for cold in (False, True) if name in WITH_OPTIMISER else (False,):
+                ours = sides["gapless"].ask("run", name=name, bits=True, steps=SHORT_STEPS, cap=int(SHORT * peak), cold=cold)
+                rows.add(part="overflow", workload=name, cold=cold, peak=peak, native=[run["digest"] for run in native],
+                         native_seconds=native[1]["seconds"], **ours)
+            say(f"{name}: {time.monotonic() - begun:.0f} s")
 
 
 def replay(path, cap):
@@ -301,6 +324,26 @@ def put_bits(table):
         table.put(row["workload"], words + table.judge(same or not agree, row["workload"] + " bits"))
 
 
+def put_overflow(table):
+    found = table.rows.find(part="overflow")
+    if not found:
+        return
+    table.head("workload on 0.75 P", "P, GiB", "runs", "results", "speed of native's", "in host memory at most, x P",
+               "requests there, GiB", "moved out / back, GiB")
+    for row in found:
+        agree, figures = row["native"][0] == row["native"][1], row["figures"]
+        same = row["ok"] and row["digest"] == row["native"][0]
+        words = "native differs from itself" if not agree else "identical bits" if same else "different"
+        gib = {key: figures.get(key, 0) / 2**30 for key in ("overflow_placed_bytes", "overflow_out_bytes", "overflow_back_bytes")}
+        name = row["workload"] + (", states cold" if row["cold"] else "")
+        steps = len(row["seconds"]) - 1
+        speed = sum(row["native_seconds"][1:steps + 1]) / sum(row["seconds"][1:]) if steps > 0 else 0
+        table.put(name, f"{row['peak'] / 2**30:.2f}", (row["error"] or "yes").split("\n")[0][:60] + table.judge(row["ok"], name + " on 0.75 P"),
+                  words + table.judge(same or not agree, name + " bits on 0.75 P"), f"{speed:.3f}",
+                  f"{figures.get('overflow_bytes_peak', 0) / row['peak']:.3f}", f"{gib['overflow_placed_bytes']:.2f}",
+                  f"{gib['overflow_out_bytes']:.2f} / {gib['overflow_back_bytes']:.2f}")
+
+
 def put_predicted(table):
     found = table.rows.find(part="predicted")
     if not found:
@@ -319,7 +362,7 @@ def put_predicted(table):
 
 def write_table(args, rows):
     table = Table(rows)
-    for put in (put_latency, put_workloads, put_bits, put_predicted):
+    for put in (put_latency, put_workloads, put_bits, put_overflow, put_predicted):
         put(table)
     commits, confs = (", ".join(sorted({row[key] for row in rows.all if key in row})) for key in ("commit", "conf"))
     head = f"PyTorch with gapless{confs and f' ({confs})'} beside its own allocator, in turns; commit {commits}\n"
@@ -334,7 +377,8 @@ def main():
     if args.conf:
         SIDES["gapless"]["GAPLESS_CONF"] = args.conf
     rows = Rows(args)
-    measures = {"latency": measure_latency, "workloads": measure_workloads, "bits": measure_bits, "predicted": measure_predicted}
+    measures = {"latency": measure_latency, "workloads": measure_workloads, "bits": measure_bits, "overflow": measure_overflow,
+                "predicted": measure_predicted}
     failed = False
     for part in [] if args.table else args.part or PARTS:
         try:

@@ -15,7 +15,9 @@ import torch
 
 import workloads
 
-COUNTED = ("driver_calls", "driver_time_us", "background_time_us", "stalls", "stall_us", "pages_grown", "pages_stolen", "pages_made_ahead")
+COUNTED = ("driver_calls", "driver_time_us", "background_time_us", "stalls", "stall_us", "pages_grown", "pages_stolen", "pages_made_ahead",
+           "rung.overflow.count", "overflow_placed_bytes", "overflow_out_bytes", "overflow_back_bytes")
+PEAKS = ("overflow_bytes_peak",)
 TAKEN = ("active_bytes.all.peak", "reserved_bytes.all.peak", "num_alloc_retries", "num_sync_all_streams", "num_ooms", "num_device_alloc",
          "num_device_free")
 
@@ -25,6 +27,21 @@ def own_figures():
     gapless = sys.modules.get("gapless")
     figures = gapless.stats() if gapless is not None and gapless.is_enabled() else {}
     return {name: figures[name] for name in COUNTED if name in figures}
+
+
+def own_peaks():
+    gapless = sys.modules.get("gapless")
+    figures = gapless.stats() if gapless is not None and gapless.is_enabled() else {}
+    return {name: figures[name] for name in PEAKS if name in figures}
+
+
+def cool_optimisers():
+    """Their states are used once a step: they are to go first when memory lacks."""
+    import gapless
+
+    for one in gc.get_objects():
+        if isinstance(one, torch.optim.Optimizer):
+            gapless.hint_cold(one)
 
 
 def start_afresh(cap):
@@ -37,12 +54,16 @@ def start_afresh(cap):
     torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total) if cap else 1.0)
 
 
-def play(name, seconds, digest):
-    """Runs a workload; appends each step's time."""
+def play(name, seconds, digest, steps=None, cold=False):
+    """Runs a workload; appends each step's time.  `cold`: a safe point between two steps, and optimisers' states may go."""
     last = None
     begun = time.perf_counter()
-    for last in workloads.ALL[name](workloads.STEPS[name]):
+    for last in workloads.ALL[name](steps or workloads.STEPS[name]):
         torch.cuda.synchronize()
+        if cold:
+            if not seconds:
+                cool_optimisers()
+            sys.modules["gapless"].defragment()
         now = time.perf_counter()
         seconds.append(now - begun)
         begun = now
@@ -50,7 +71,7 @@ def play(name, seconds, digest):
             digest.update(last.float().cpu().numpy().tobytes())
 
 
-def run(name, cap=None, bits=False):
+def run(name, cap=None, bits=False, steps=None, cold=False):
     """The first step's time includes what is built before it."""
     torch.use_deterministic_algorithms(bits, warn_only=True)
     start_afresh(cap)
@@ -58,12 +79,12 @@ def run(name, cap=None, bits=False):
     seconds, error = [], None
     digest = hashlib.sha256() if bits else None
     try:
-        play(name, seconds, digest)
+        play(name, seconds, digest, steps, cold)
     except torch.OutOfMemoryError as refused:
         error = str(refused)
     after, taken = own_figures(), torch.cuda.memory_stats()
     figures = {one: after[one] - before[one] for one in after}
-    figures.update({one: taken.get(one) for one in TAKEN})
+    figures.update({one: taken.get(one) for one in TAKEN}, **own_peaks())
     start_afresh(None)
     return {"ok": error is None, "error": error, "seconds": seconds, "digest": digest and digest.hexdigest(), "figures": figures}
 

@@ -114,6 +114,15 @@ static void add_overflow(struct gap__text *out, const struct gap__stats *s) {
                 gap__text_size((uint64_t)s->overflow_bytes_peak, peak), (long long)s->overflow_refused);
 }
 
+/* Only where live blocks were moved. */
+static void add_moves(struct gap__text *out, const struct gap__stats *s) {
+  char away[GAP__TEXT_BYTES], back[GAP__TEXT_BYTES];
+  if (s->overflow_out_bytes || s->overflow_back_bytes)
+    gap__text_add(out, "  overflow: %s of cold blocks moved there, %s of others moved back\n",
+                  gap__text_size((uint64_t)s->overflow_out_bytes, away),
+                  gap__text_size((uint64_t)s->overflow_back_bytes, back));
+}
+
 /* Only where a plan is followed. */
 static void add_plan(struct gap__text *out, const struct gap__stats *s) {
   int64_t requests = s->plan_placed + s->plan_unexpected + s->plan_taken + s->plan_unbacked;
@@ -193,6 +202,7 @@ int gap__heap_summary(gap_heap *heap, int device, struct gap__text *out) {
   add_conversion(out, &s);
   add_asleep(out, &s);
   add_overflow(out, &s);
+  add_moves(out, &s);
   add_plan(out, &s);
   add_neighbours(out, &s);
   add_usage(out, heap, device);
