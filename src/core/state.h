@@ -317,7 +317,8 @@ struct gap__conversion {
 struct gap__overflow {
   bool on;                                 /* it is allowed, and the device can */
   bool said;                               /* one line in the log has said why there is none, or no more */
-  uint64_t pages, peak_pages, loose_pages; /* of chunks in host memory; of them those without a home */
+  _Atomic uint64_t pages;                  /* of chunks in host memory; read without a lock by the watcher */
+  uint64_t peak_pages, loose_pages;        /* of them those without a home */
   uint64_t promised_pages;                 /* that the budget has given and no chunk has yet */
   uint64_t need_pages;                     /* the most that requests had there since the last safe point */
   uint32_t marks;                          /* on blocks that were called cold, or were moved */
