@@ -109,9 +109,9 @@ static bool reserve_too_large(const struct gap__conf_check *check) {
 static void warn_overflow(const struct gap__conf_check *check) {
   const struct gap__conf *values = &check->merged->values;
   struct gap__conf_tiers tiers;
-  bool disk_alone = values->tiers[0] && !gap__conf_tiers_read(values->tiers, &tiers) && !tiers.host;
-  if (values->overflow && disk_alone && watched(check, BIT(overflow) | BIT(tiers)))
-    SAY(check, GAP__CONF_WARNING, "%s: overflow does nothing: tiers names a disk alone, and it needs host memory",
+  bool without = values->tiers[0] && !gap__conf_tiers_read(values->tiers, &tiers) && !tiers.host;
+  if (values->overflow && without && watched(check, BIT(overflow) | BIT(tiers)))
+    SAY(check, GAP__CONF_WARNING, "%s: overflow does nothing: it needs host memory, which tiers does not name",
         SETTER(check, overflow));
 }
 

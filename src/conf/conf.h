@@ -71,7 +71,7 @@ struct gap__conf {
   uint64_t trim_after_ms;  /* 0 off */
   uint64_t lend_after_ms;  /* idle for so long: a neighbour may have it */
   uint32_t nmalloc;        /* whole ladders tried before the error; 1 */
-  bool overflow;           /* host memory behind device addresses, unless tiers name a disk alone */
+  bool overflow;           /* host memory behind device addresses, unless tiers are named without host */
   uint64_t overflow_bytes; /* of a device; 0: by the budget of the tiers */
   bool page_maker;         /* make pages ahead of need, off the hot path; True */
   int log_level;           /* 0 errors .. 3 debug; 1 */

@@ -484,7 +484,10 @@ static int move_chunk(struct gap__policy_state *s, uint32_t chunk, enum gap__pla
 bool gap__convert_still(struct gap__policy_state *s, enum gap__stillness how) {
   enum gap__refusal why;
   if (!gap__convert_heal(s)) return false;
-  if (stand_still(s, how, &why)) return true;
+  if (stand_still(s, how, &why)) {
+    s->overflow.missed = false;
+    return true;
+  }
   s->convert.refused[why]++;
   gap__gate_open(s);
   return false;

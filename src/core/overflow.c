@@ -17,7 +17,7 @@ static void say_once(struct gap__policy_state *s, const char *why) {
   s->overflow.said = true;
 }
 
-/* Without `tiers` host memory may be used, as by all tiers; with a disk alone it may not. */
+/* Without `tiers` host memory may be used, as by all tiers; where they are named without it, it may not. */
 static bool is_allowed(const struct gap__conf *conf) {
   struct gap__conf_tiers tiers;
   return conf->overflow && (!conf->tiers[0] || (!gap__conf_tiers_read(conf->tiers, &tiers) && tiers.host));

@@ -322,6 +322,7 @@ struct gap__overflow {
   uint64_t promised_pages;                 /* that the budget has given and no chunk has yet */
   uint64_t need_pages;                     /* the most that requests had there since the last safe point */
   uint32_t marks;                          /* on blocks that were called cold, or were moved */
+  bool missed;                             /* streams did not reach the watcher's last gate: it waits for somebody else's to close */
   int64_t placed_bytes;                    /* of requests that were served there */
   int64_t out_bytes, back_bytes;           /* of live blocks that were moved there, and to the device */
   int64_t refused;                         /* requests that it did not serve though it was on */

@@ -116,11 +116,14 @@ static bool mind_age(struct gap__policy_state *s, uint64_t now_ns) {
   return old && there && gap__trim_host(s, NULL, there > BATCH_PAGES ? there - BATCH_PAGES : 0, old, false) > 0;
 }
 
-/* With gates live blocks come back from host memory, a few at a time, into room that nobody holds. */
+/* With gates live blocks come back from host memory, a few at a time, into room that nobody holds.  Nobody has asked for it: where streams do
+ * not reach the gate, which takes seconds to find out, it is not tried again. */
 static void bring_back(struct gap__policy_state *s) {
-  if (!s->overflow.pages || !gap__converts(s)) return;
+  int64_t missed = s->convert.refused[GAP__REFUSED_gate];
+  if (!s->overflow.pages || s->overflow.missed || !gap__converts(s)) return;
   uint64_t held = gap__held_pages(s), hard = gap__limit_most(s), room = hard > held ? hard - held : 0;
   if (room >= BATCH_PAGES) gap__overflow_return(s, room < RETURN_PAGES ? room : RETURN_PAGES, GAP__STILL_BY_GATE);
+  s->overflow.missed = s->convert.refused[GAP__REFUSED_gate] > missed;
 }
 
 static bool give_back(struct gap__policy_state *s, uint64_t now_ns) {

@@ -201,7 +201,7 @@ static void contradictions(void **state) {
       {"reserve:10G,max_memory:10G", GAP_EVALUE, 0, "as large as all that may be held (max_memory)"},
       {"reserve:60%,max_memory:50%", GAP_EVALUE, 0, "nothing would be left"},
       {"reserve:100%", GAP_EVALUE, 0, "(the card)"},
-      {"overflow:True,tiers:disk=/d:1G", 0, 1, "tiers names a disk alone"},
+      {"overflow:True,tiers:disk=/d:1G", 0, 1, "needs host memory, which tiers does not name"},
       {"pool_sizes:[1M,2M]", 0, 2, "the strategy is gapless"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -82,7 +82,7 @@ static void limit(void **state) {
   try_end(&t);
 }
 
-/* Off by default; on a device that cannot, off with a line; with a disk alone, off. */
+/* Off by default; on a device that cannot, off with a line; with a disk and no host memory, off. */
 static void off(void **state) {
   (void)state;
   static const char *const confs[] = {"max_memory:4MiB", "max_memory:4MiB,overflow:False",
