@@ -5,7 +5,7 @@
  * sizes come and go at a cap that they fit under only when idle parts of large chunks serve, so that memory is exchanged under
  * the blocks and the kernels.  What was exchanged once stays in single pages: now and then these blocks go all together, and the idle
  * memory with them, so that large chunks come anew.  A kernel that ran in that moment would find a wrong word, or no memory.
- * With --careless each thread uses a stream that the heap never saw, and that must be found: the test can fail.
+ * With --careless each thread launches on a stream that the heap never saw, and that must be found: the test can fail.
  *
  * --legacy: the blocks that come and go are of the legacy default stream.
  *
@@ -111,13 +111,22 @@ static bool get(struct run *run, struct block *b, uint64_t bytes, gap_stream str
 
 /* ---- the threads that launch ---- */
 
+/* What `later` is given from now on comes after what `first` was given so far. */
+static void wait_for(struct worker *w, gap_stream later, gap_stream first) {
+  must(w->run, "event", gap__dev_event_record(w->run->dev, w->event, first));
+  must(w->run, "stream wait", gap__dev_stream_wait(w->run->dev, later, w->event));
+}
+
 static void take(struct worker *w, struct block *b) {
   uint64_t bytes = MIB / 4 + draw(&w->random, options.cap / 256);
-  if (get(w->run, b, bytes, w->streams[draw(&w->random, options.streams)], w->random)) fill(w->run, b, b->stream);
+  if (!get(w->run, b, bytes, w->streams[draw(&w->random, options.streams)], w->random)) return;
+  fill(w->run, b, b->stream);
+  if (options.careless) wait_for(w, w->unseen, b->stream);
 }
 
 static void give(struct worker *w, struct block *b) {
   if (!b->addr) return;
+  if (options.careless) wait_for(w, b->stream, w->unseen);
   expect(w->run, b, b->stream);
   must(w->run, "free", gap__heap_free(w->run->heap, b->addr));
   b->addr = 0;
@@ -127,37 +136,25 @@ static void give(struct worker *w, struct block *b) {
 static void hand_over(struct worker *w, struct block *b) {
   gap_stream to = w->streams[draw(&w->random, options.streams)];
   if (to == b->stream) return;
-  must(w->run, "event", gap__dev_event_record(w->run->dev, w->event, b->stream));
-  must(w->run, "stream wait", gap__dev_stream_wait(w->run->dev, to, w->event));
+  wait_for(w, to, b->stream);
   must(w->run, "record stream", gap__heap_record_stream(w->run->heap, b->addr, to));
   b->stream = to;
   w->run->handed++;
 }
 
-/* The heap never saw the stream that works on the block here, behind its own and before it. */
-static void launch_unseen(struct worker *w, struct block *b) {
-  must(w->run, "event", gap__dev_event_record(w->run->dev, w->event, b->stream));
-  must(w->run, "stream wait", gap__dev_stream_wait(w->run->dev, w->unseen, w->event));
-  for (int i = 0; i < 4; i++) {
-    expect(w->run, b, w->unseen);
-    b->pattern = draw(&w->random, UINT64_MAX);
-    fill(w->run, b, w->unseen);
-  }
-  must(w->run, "event", gap__dev_event_record(w->run->dev, w->event, w->unseen));
-  must(w->run, "event wait", gap__dev_event_wait(w->run->dev, w->event)); /* a wait of the block's stream would hold the gate back */
-}
-
+/* Compares and rewrites.  The careless do so on a stream that the heap never saw, which waits for no other until the block goes: one
+ * that waited for a stream behind its gate would be held, too. */
 static void launch(struct worker *w, struct block *b) {
+  gap_stream stream = options.careless ? w->unseen : b->stream;
   if (draw(&w->random, 4) == 0)
-    must(w->run, "delay", kernels_delay(w->run->kernels, 1000 * (1 + draw(&w->random, DELAY_US_MAX)), b->stream));
-  if (options.careless) launch_unseen(w, b);
-  expect(w->run, b, b->stream);
+    must(w->run, "delay", kernels_delay(w->run->kernels, 1000 * (1 + draw(&w->random, DELAY_US_MAX)), stream));
+  expect(w->run, b, stream);
   b->pattern = draw(&w->random, UINT64_MAX);
-  fill(w->run, b, b->stream);
+  fill(w->run, b, stream);
   w->run->launches++;
   if (++w->queued < QUEUE_MAX) return; /* launching goes on for ever: not further ahead than this */
   w->queued = 0;
-  must(w->run, "event", gap__dev_event_record(w->run->dev, w->event, b->stream));
+  must(w->run, "event", gap__dev_event_record(w->run->dev, w->event, stream));
   must(w->run, "event wait", gap__dev_event_wait(w->run->dev, w->event));
 }
 
@@ -175,7 +172,7 @@ static void *work(void *arg) {
     struct block *b = &w->blocks[draw(&w->random, OWNED)];
     if (!b->addr) take(w, b);
     else if (draw(&w->random, 200) == 0) give(w, b);
-    else if (draw(&w->random, 50) == 0) hand_over(w, b);
+    else if (!options.careless && draw(&w->random, 50) == 0) hand_over(w, b);
     else if (draw(&w->random, 300) == 0) breathe(w);
     else launch(w, b);
   }
