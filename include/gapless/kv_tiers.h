@@ -97,6 +97,8 @@ GAP_API int gap_kv_tiers_store(gap_kv *kv, uint32_t timeout_ms);
   X(tokens_fetched)  \
   X(sequences_down)  /* swapped sequences that went to the disk */ \
   X(sequences_up)    \
+  X(kernel_bytes_s)  /* measured: scattered KV pages to pinned host memory by a kernel; 0: there is none */ \
+  X(engine_bytes_s)  /* and by the copy engine: swapped sequences go by the faster one */ \
   X(page_bytes)      /* of a KV page: what the counters are to be multiplied by */
 
 typedef struct gap_kv_tier_stats {

@@ -133,6 +133,7 @@ static void open_rates(struct opening *op) {
   b->rates = (gap_kv_rates){.size = sizeof b->rates, .token_ns = op->o->token_ns};
   if (op->o->rates) b->rates = *op->o->rates;
   else gap__kv_measure_local(b);
+  if (!op->o->rates) gap__kv_measure_link(b);
   b->learns = !op->o->rates;
   b->measures = !op->o->rates && b->remote;
 }

@@ -181,6 +181,7 @@ void gap__kv_meter(struct kv_below *, enum kv_place, int by, uint64_t bytes);
 
 /* below_measure.c */
 void gap__kv_measure_local(struct kv_below *);
+void gap__kv_measure_link(struct kv_below *);
 void gap__kv_measure_remote(struct kv_below *);
 
 #endif

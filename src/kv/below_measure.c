@@ -2,6 +2,9 @@
 #include <string.h>
 
 #include "kv/below.h"
+#include "kv/leave.h"
+#include "kv/swap.h"
+#include "kv/table.h"
 #include "kv/worth.h"
 
 enum { AT_ONCE = 8, TRIES = 3 };
@@ -52,6 +55,55 @@ static gap_kv_rate measure(struct kv_below *b, unsigned flags) {
 void gap__kv_measure_local(struct kv_below *b) {
   if (b->most[KV_PLACE_HOST]) b->rates.host = measure(b, GAP_PUT_HOST);
   if (b->most[KV_PLACE_DISK]) b->rates.disk = measure(b, GAP_PUT_DISK);
+}
+
+/* ---- by a kernel, or by the copy engine ---- */
+
+/* The null page to one of the host, several times at once. */
+static int copy_many(struct kv_below *b, bool kernel, uint32_t host_page, gap__event event, uint64_t *ns) {
+  struct gap_kv *kv = b->kv;
+  gap_kv_entry pairs[AT_ONCE];
+  for (int i = 0; i < AT_ONCE; i++) pairs[i] = (gap_kv_entry){0, (int32_t)host_page - 1};
+  uint64_t began = gap__kv_below_now();
+  int rc = gap__kv_copy_by(kv, kernel, (gap_addr)(uintptr_t)kv->host, kv->region.base, pairs, AT_ONCE,
+                           kv->options.copy_stream);
+  int ended = gap__dev_event_record(kv->dev, event, kv->options.copy_stream);
+  if (!ended) ended = gap__dev_event_wait(kv->dev, event);
+  *ns = gap__kv_below_now() - began;
+  return rc ? rc : ended;
+}
+
+static uint64_t rate_by(struct kv_below *b, bool kernel, uint32_t host_page, gap__event event) {
+  uint64_t best = UINT64_MAX, ns;
+  for (int i = 0; i < TRIES; i++) {
+    if (copy_many(b, kernel, host_page, event, &ns)) return 0;
+    if (ns < best) best = ns;
+  }
+  return (uint64_t)((double)(AT_ONCE * b->page_bytes) / (double)(best ? best : 1) * 1e9);
+}
+
+/* Pieces of a KV page that are neighbours are the copy engine's, whatever a kernel reaches. */
+static void measure_link(struct kv_below *b, uint32_t host_page) {
+  struct gap_kv *kv = b->kv;
+  gap__event event;
+  if (gap__kv_order(kv, kv->options.stream, kv->options.copy_stream)) return;
+  if (gap__dev_event_create(kv->dev, kv->options.copy_stream, &event)) return;
+  b->stats.engine_bytes_s = rate_by(b, false, host_page, event);
+  if (kv->code.copy) b->stats.kernel_bytes_s = rate_by(b, true, host_page, event);
+  gap__dev_event_destroy(kv->dev, event);
+  kv->code.link_by_driver = b->stats.kernel_bytes_s && b->stats.engine_bytes_s > b->stats.kernel_bytes_s;
+}
+
+void gap__kv_measure_link(struct kv_below *b) {
+  struct gap_kv *kv = b->kv;
+  gap__lock(&kv->lock);
+  uint32_t host_page = kv->host_slabs && !gap__kv_host_ensure(kv, 1) ? gap__kv_host_take(kv) : 0;
+  gap__unlock(&kv->lock);
+  if (!host_page) return;
+  measure_link(b, host_page);
+  gap__lock(&kv->lock);
+  gap__kv_host_give(kv, host_page);
+  gap__unlock(&kv->lock);
 }
 
 /* ---- servers ---- */

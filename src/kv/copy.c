@@ -76,11 +76,16 @@ static int copy_by_kernel(struct gap_kv *kv, gap_addr to, gap_addr from, const g
   return rc;
 }
 
+int gap__kv_copy_by(struct gap_kv *kv, bool kernel, gap_addr to, gap_addr from, const gap_kv_entry *pairs,
+                    uint32_t count, gap_stream stream) {
+  return kernel ? copy_by_kernel(kv, to, from, pairs, count, stream)
+                : copy_by_driver(kv, to, from, pairs, count, stream);
+}
+
 int gap__kv_copy(struct gap_kv *kv, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count,
                  gap_stream stream) {
-  bool kernel = kv->code.copy && is_scattered(kv, pairs, count);
-  int rc =
-      kernel ? copy_by_kernel(kv, to, from, pairs, count, stream) : copy_by_driver(kv, to, from, pairs, count, stream);
+  bool kernel = kv->code.copy && is_scattered(kv, pairs, count) && (to == from || !kv->code.link_by_driver);
+  int rc = gap__kv_copy_by(kv, kernel, to, from, pairs, count, stream);
   if (!rc) kv->stats.bytes_copied += count * kv->part_bytes * kv->layers;
   return rc;
 }

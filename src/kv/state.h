@@ -122,6 +122,7 @@ struct kv_code { /* code.h */
   gap__module modules[KV_MODULES];
   uint32_t module_count;
   gap__function move, copy;                      /* 0: there are no kernels */
+  bool link_by_driver;                           /* it was measured: the copy engine moves KV pages to and from the host faster */
   struct kv_attend_code attend[KV_ATTEND_CODES]; /* for 1, 2, 4, 8 query heads a block */
   struct gap__text why;
 };

@@ -39,6 +39,8 @@ int gap__kv_flush(struct gap_kv *);
 int gap__kv_compact(struct gap_kv *, gap_kv_compaction *);
 
 /* Copies KV pages on a stream, in this order; neighbours that go to neighbours at once.  Both sides are slabs, from these addresses on. */
+int gap__kv_copy_by(struct gap_kv *, bool kernel, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count,
+                    gap_stream);
 int gap__kv_copy(struct gap_kv *, gap_addr to, gap_addr from, const gap_kv_entry *pairs, uint32_t count, gap_stream);
 
 #endif

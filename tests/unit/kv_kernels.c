@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "gapless/kv_kernels.h"
+#include "gapless/kv_tiers.h"
 #include "gapless/kv_virtual.h"
 #include "kernels/cpu.h"
 #include "kernels/find.h"
@@ -395,6 +396,32 @@ static void copies_by_kernels(void **state) {
   copies_move_bytes(GAP_KV_BLOCK_MAJOR, GAP_KV_NO_KERNELS);
 }
 
+/* Tiers measure both ways to the host; swapped sequences go by the faster one, and are what they were. */
+static void the_faster_way_to_the_host(void **state) {
+  (void)state;
+  gap_kv_options o = kv_try_options(16, 48 * MIB);
+  o.heads = 8, o.head_size = 64, o.host_bytes = 32 * MIB, o.sharing = GAP_KV_SHARING_SHA256;
+  struct fixture f = open_with(o);
+  gap_kv_tiers_options tiers = GAP_KV_TIERS_OPTIONS_INIT;
+  gap_kv_tier_stats s = {.size = sizeof s};
+  struct kv_try *t = calloc(1, sizeof *t);
+  int32_t tokens[300];
+  assert_int_equal(gap_kv_tiers_open(f.kv, &tiers, NULL, 0), 0);
+  assert_int_equal(gap_kv_get_tier_stats(f.kv, &s), 0);
+  assert_true(s.kernel_bytes_s > 0 && s.engine_bytes_s > 0);
+  fill_tokens(tokens, 300, 1);
+  kv_try_begin(f.kv, t, 0, NULL, 0, 0);
+  kv_try_learn(t, tokens, 300);
+  assert_int_equal(kv_try_append(f.kv, t), 0);
+  assert_int_equal(gap_kv_swap_out(f.kv, t->seq), 0);
+  assert_int_equal(gap_kv_forget(f.kv), 0);
+  assert_int_equal(gap_kv_swap_in(f.kv, t->seq), 0);
+  assert_int_equal(gap_kv_flush(f.kv), 0);
+  kv_try_verify(f.kv, t);
+  close_all(&f);
+  free(t);
+}
+
 /* A copy of a copy: the first must be done before the second. */
 static void copies_keep_their_order(void **state) {
   (void)state;
@@ -618,17 +645,13 @@ static void other_shapes(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(attention_equals_float64),
-                                     cmocka_unit_test(odd_groups_and_small_pages),
-                                     cmocka_unit_test(windows_hide_what_is_older),
-                                     cmocka_unit_test(what_was_scattered_is_gathered),
-                                     cmocka_unit_test(copies_by_kernels),
-                                     cmocka_unit_test(copies_keep_their_order),
-                                     cmocka_unit_test(ranges_share_on_the_driver),
-                                     cmocka_unit_test(wrong_calls_are_refused),
-                                     cmocka_unit_test(other_shapes),
-                                     cmocka_unit_test(what_is_missing_is_named),
-                                     cmocka_unit_test(code_is_kept_on_disk)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(attention_equals_float64),   cmocka_unit_test(odd_groups_and_small_pages),
+      cmocka_unit_test(windows_hide_what_is_older), cmocka_unit_test(what_was_scattered_is_gathered),
+      cmocka_unit_test(copies_by_kernels),          cmocka_unit_test(the_faster_way_to_the_host),
+      cmocka_unit_test(copies_keep_their_order),    cmocka_unit_test(ranges_share_on_the_driver),
+      cmocka_unit_test(wrong_calls_are_refused),    cmocka_unit_test(other_shapes),
+      cmocka_unit_test(what_is_missing_is_named),   cmocka_unit_test(code_is_kept_on_disk)};
   (void)argc;
   fake_driver_find(argv);
   setenv("GAPLESS_NVRTC", GAP_TEST_FAKE_NVRTC, 1);
