@@ -40,7 +40,7 @@ def cool_optimisers():
     import gapless
 
     for one in gc.get_objects():
-        if isinstance(one, torch.optim.Optimizer):
+        if issubclass(type(one), torch.optim.Optimizer):  # a proxy of something that is gone does not like isinstance
             gapless.hint_cold(one)
 
 
