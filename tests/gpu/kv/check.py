@@ -494,6 +494,62 @@ def beams_from_kv_pages():
     assert cache.kv.stats()["bytes_shared"] > 0
 
 
+# ---- below the device ----
+
+
+def mark_of(prompt, column, layer, value):
+    return (prompt * 7919 + column * 31 + layer * 5 + value) % 30000
+
+
+def rows_of(cache, layer, value):
+    """K or V of a layer, a row of 16-bit words for each KV page."""
+    s = cache.shape
+    address = s.first + layer * s.layer_stride + (s.v_offset if value else 0)
+    words = s.page_tokens * s.heads * s.head_size
+    return tensor_at(address, (s.ids_end, words), (s.page_stride // 2, 1), torch.int16, DEVICE, cache)
+
+
+def serve_marked(cache, prompt, tokens, layers):
+    """What was cached of the prompt must have its marks; the rest gets them."""
+    seq, hit = cache.open(tokens)
+    cache.append([seq], [len(tokens) - hit], [tokens[hit:]])
+    cache.flush()
+    ids = [slot // 16 for slot in cache.slots(seq, 0, len(tokens))[::16]]
+    for layer in range(layers):
+        for value in (0, 1):
+            rows = rows_of(cache, layer, value)
+            marks = torch.tensor([mark_of(prompt, c, layer, value) for c in range(len(ids))], dtype=torch.int16, device=DEVICE)
+            found = rows[torch.tensor(ids, device=DEVICE)]
+            whole = hit // 16
+            assert (found[:whole] == marks[:whole, None]).all(), (prompt, layer, value)
+            rows[torch.tensor(ids[whole:], dtype=torch.long, device=DEVICE)] = marks[whole:, None]
+    cache.end(seq)
+    return hit
+
+
+@case
+def kv_pages_go_down_and_come_up():
+    layers, count, prompts = 4, 2000, 16
+    for block_major in (True, False):
+        cache = kv.Cache(heap_for(DEVICE), layers, 8, 128, bytes=256 * MIB, tokens=8192, host_bytes=64 * MIB,
+                         stream=stream_of(DEVICE), sharing="sha256", block_major=block_major)
+        cache.open_tiers(host_bytes=GIB)
+        texts = [[k * 10000 + i for i in range(count)] for k in range(prompts)]
+        for k, text in enumerate(texts):
+            assert serve_marked(cache, k, text, layers) == 0
+            assert cache.drain()
+        assert cache.stats()["evicted"] > 0
+        for k, text in enumerate(texts):
+            assert cache.fetched(cache.fetch(text), 20000) == count
+            assert serve_marked(cache, k, text, layers) == count
+            assert cache.drain()
+        stats = cache.tier_stats()
+        assert stats["host_fetched"] > 0 and stats["lost"] == stats["host_refused"] == 0, stats
+        print("  block major" if block_major else "  per layer", {k: v for k, v in stats.items() if k.endswith("_s") or "fetched" in k or "stored" in k})
+        cache.check()
+        cache.close()
+
+
 def main(names):
     if not torch.cuda.is_available():
         print("skipped: no card", file=sys.stderr)
