@@ -68,6 +68,12 @@ static void lower(struct kv_below *b, enum kv_place place) {
   b->retry_ns = gap__kv_below_now() + RETRY_S * 1000000000ull;
 }
 
+/* Nothing goes there for a while; what is there can come up. */
+static void rest(struct kv_below *b, enum kv_place place) {
+  b->shelf.most[place] = 0;
+  b->retry_ns = gap__kv_below_now() + RETRY_S * 1000000000ull;
+}
+
 static void finish_store(struct kv_below *b, struct kv_cargo *cargo) {
   uint64_t *stored = cargo->place == KV_PLACE_HOST ? &b->stats.host_stored : &b->stats.disk_stored;
   b->stores--;
@@ -231,9 +237,11 @@ static void finish_sink(struct kv_below *b, struct kv_cargo *cargo) {
   b->sinks--;
   crate->users--;
   gap__kv_berth_give(cargo->berth);
+  bool unreadable = cargo->rc == GAP_EIO && !cargo->step;
   if (cargo->rc == GAP_ELIMIT) lower(b, KV_PLACE_DISK);
+  else if (cargo->rc && !unreadable) rest(b, KV_PLACE_DISK); /* else host memory would wait for it for ever */
   if (cargo->rc || crate->users) { /* somebody brings it up: then it is not the oldest any more */
-    crate->spoilt |= cargo->rc == GAP_EIO && !cargo->step;
+    crate->spoilt |= unreadable;
     gap__kv_drop_item(b, cargo->item);
     gap__kv_clear_out(b, cargo->crate);
     return;
@@ -253,7 +261,7 @@ static bool is_tight(const struct kv_below *b) {
 }
 
 struct kv_cargo *gap__kv_pick_sink(struct kv_below *b) {
-  if (!has(b, KV_PLACE_HOST) || !b->most[KV_PLACE_DISK] || !is_tight(b) || b->sinks >= SINKS_MOST) return NULL;
+  if (!has(b, KV_PLACE_HOST) || !has(b, KV_PLACE_DISK) || !is_tight(b) || b->sinks >= SINKS_MOST) return NULL;
   uint32_t crate = gap__kv_shelf_oldest(&b->shelf, KV_PLACE_HOST);
   struct kv_berth *berth = crate && make_room(b, KV_PLACE_DISK, b->sinks) ? gap__kv_berth_take(b, 1) : NULL;
   struct kv_cargo *cargo = berth ? gap__kv_cargo_new(&to_disk) : NULL;
