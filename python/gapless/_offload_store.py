@@ -5,7 +5,7 @@ from typing import Any, Optional, Tuple
 
 import torch
 
-from . import _library
+from ._library import ItemInfo, check, library
 from ._tensors import heap_for, index_of
 from .heap import Heap
 
@@ -45,7 +45,7 @@ class CardStore:
         self.heap = heap if heap is not None else heap_for(device)
         self.device, self.index = device, index_of(device)
         self.has_disk = "disk" in self.heap.conf_value("tiers")
-        self._info = _library.ItemInfo(size=ctypes.sizeof(_library.ItemInfo))
+        self._info = ItemInfo(size=ctypes.sizeof(ItemInfo))
 
     def stream(self) -> Any:
         """The current one."""
@@ -73,8 +73,8 @@ class CardStore:
 
     def _look(self, item: int) -> Any:
         """Called for each tensor: without a dictionary."""
-        code = _library.library().gap_tier_look(self.heap._heap, self.index, item, ctypes.byref(self._info))
-        _library.check(code, "look")
+        code = library().gap_tier_look(self.heap._heap, self.index, item, ctypes.byref(self._info))
+        check(code, "look")
         return self._info
 
     def busy(self, item: int) -> bool:
