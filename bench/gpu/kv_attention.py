@@ -13,7 +13,7 @@ try:
     import torch
     from gapless import _kv, kv
     from gapless._tensors import heap_for, stream_of
-    from kv_common import DEVICE, GIB, copy_bandwidth, finish, milliseconds, need_card, tell
+    from common import DEVICE, GIB, copy_bandwidth, finish, milliseconds, need_card, tell
     from torch.nn.attention import SDPBackend, sdpa_kernel
 except ImportError as reason:
     print(f"skipped: {reason}", file=sys.stderr)

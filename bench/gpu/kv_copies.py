@@ -17,7 +17,7 @@ try:
     import torch
     from gapless import kv
     from gapless._tensors import heap_for, stream_of, tensor_at
-    from kv_common import DEVICE, GIB, MIB, finish, milliseconds, need_card, tell
+    from common import DEVICE, GIB, MIB, finish, milliseconds, need_card, tell
 except ImportError as reason:
     print(f"skipped: {reason}", file=sys.stderr)
     sys.exit(77)

@@ -157,7 +157,7 @@ def main():
         return 0
     try:
         import gapless.hf  # pylint: disable=unused-import
-        from kv_common import finish, need_card, tell
+        from common import finish, need_card, tell
     except ImportError as reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return 77

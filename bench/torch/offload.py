@@ -47,6 +47,7 @@ options = arguments()
 try:
     import gapless
     import torch
+    from common import finish, missed, need_card, tell
 
     if options.dry:
         torch.set_num_threads(1)
@@ -56,30 +57,10 @@ except ImportError as reason:
     print(f"skipped: {reason}", file=sys.stderr)
     sys.exit(77)
 
-if not options.dry and not torch.cuda.is_available():
-    print("skipped: no card", file=sys.stderr)
-    sys.exit(77)
+if not options.dry:
+    need_card()
 DEVICE = torch.device("cpu" if options.dry else "cuda")
 LEAST = 4096 if options.dry else 1 << 20
-missed = []
-
-
-def commit():
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False)
-    return os.environ.get("GAP_COMMIT") or done.stdout.strip() or "unknown"
-
-
-def tell(what, figure, unit, asked=None, at_most=False, **more):
-    """One line; `asked`: what the figure should be at least (or at most)."""
-    line = {"what": what, "figure": round(figure, 4), "unit": unit}
-    if asked is not None:
-        met = figure <= asked if at_most else figure >= asked
-        line.update({"asked": asked, "met": met})
-        if not met:
-            missed.append(what)
-    card = "none: a dry run" if options.dry else torch.cuda.get_device_name(0)
-    line.update(more, card=card, torch=torch.__version__, commit=commit(), allocator="gapless" if gapless.is_enabled() else "torch")
-    print(json.dumps(line), flush=True)
 
 
 def settle():
@@ -350,7 +331,7 @@ def main():
         in_disk_process()
     else:
         rates = link()
-        tell("link: pinned copies out", rates[0], "GB/s")
+        tell("link: pinned copies out", rates[0], "GB/s", allocator="gapless" if gapless.is_enabled() else "torch")
         tell("link: pinned copies in", rates[1], "GB/s")
         warm = Play(offload(0.0))
         base = Play(contextlib.nullcontext())
@@ -358,8 +339,7 @@ def main():
         expected = bits()
         states(rates)
         through_disk(max(warm.saved), expected)
-    if missed:
-        print("missed: " + "; ".join(missed), file=sys.stderr)
+    finish()
     return 1 if options.dry and any("same" in what or "disk" in what or "differ" in what for what in missed) else 0
 
 

@@ -8,6 +8,10 @@ struct fault *fault_watched(void) {
 }
 void fault_watch(struct fault *f) { watched = f; }
 void fault_clear(struct fault *f) { f->over = true; }
+void fault_quietly(struct fault *f, bool on) {
+  f->over = on;
+  fault_watch(on ? NULL : f);
+}
 
 bool fault_strikes(struct fault *f, int kind) {
   const struct fault_plan *plan = &f->plan;

@@ -43,6 +43,8 @@ void fault_attach(struct fault *f, struct gap__dev *dev, const struct fault_plan
 void fault_clear(struct fault *f);
 /* Whose host memory this thread asks for from here on; NULL: nobody's. */
 void fault_watch(struct fault *f);
+/* What the test itself looks at does not fail, and does not count (`on`); from here on things fail again. */
+void fault_quietly(struct fault *f, bool on);
 
 const char *fault_kind_name(int kind);
 

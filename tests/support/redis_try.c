@@ -162,3 +162,17 @@ const char *redis_urls(const struct redis *r, int count) {
     length += (size_t)snprintf(out + length, sizeof out - length, "%sredis://127.0.0.1:%d", i ? "," : "", r[i].port);
   return out;
 }
+
+void redis_start_all(struct redis *servers, int count, const char **missing) {
+  *missing = redis_missing();
+  if (*missing) print_message("%s\n", *missing);
+  for (int i = 0; i < count && !*missing; i++) redis_start(&servers[i], "");
+}
+
+void redis_stop_all(struct redis *servers, int count) {
+  for (int i = 0; i < count; i++) redis_stop(&servers[i]);
+}
+
+void redis_empty_all(const struct redis *servers, int count) {
+  for (int i = 0; i < count; i++) redis_cli(&servers[i], "flushall");
+}

@@ -25,6 +25,10 @@ void redis_start(struct redis *, const char *options);
 void redis_restart(struct redis *);
 void redis_stop(struct redis *); /* kills and reaps it, removes the folder; nothing when none runs */
 void redis_kill(struct redis *); /* kills it; it may be restarted */
+/* Several, without options: `missing` as redis_missing says, and then it is said and none is started. */
+void redis_start_all(struct redis *, int count, const char **missing);
+void redis_stop_all(struct redis *, int count);
+void redis_empty_all(const struct redis *, int count);
 /* What redis-cli prints for a command line, in a static buffer. */
 const char *redis_cli(const struct redis *, const char *words);
 /* A program of the tests' own that is run like a server: python3 FILE PORT MODE; waits until it listens. */

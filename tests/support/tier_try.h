@@ -23,6 +23,14 @@ static inline void tier_try_close(struct tier_try *s) {
   try_end(&s->t);
 }
 
+/* Did a call fail, as it may where driver calls and host memory fail? */
+static inline bool tier_try_failed(int rc) {
+  if (rc && rc != GAP_ENOMEM && rc != GAP_ENOMETA && rc != GAP_EDEVICE && rc != GAP_ELIMIT && rc != GAP_EIO &&
+      rc != GAP_ESTATE)
+    fail_msg("a call failed with %d", rc);
+  return rc != 0;
+}
+
 static inline gap_pool_id tier_try_pool(struct tier_try *s, unsigned flags, const char *tag) {
   struct gap__pool_about about = {.flags = flags, .tag = tag};
   assert_int_equal(gap__heap_pool_create(s->t.heap, 0, &about), 0);

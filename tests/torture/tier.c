@@ -19,18 +19,6 @@ struct scene {
   unsigned served;
 };
 
-static void quietly(struct scene *sc, bool on) {
-  sc->fault.over = on;
-  fault_watch(on ? NULL : &sc->fault);
-}
-
-static bool failed(int rc) {
-  if (rc && rc != GAP_ENOMEM && rc != GAP_ENOMETA && rc != GAP_EDEVICE && rc != GAP_ELIMIT && rc != GAP_EIO &&
-      rc != GAP_ESTATE)
-    fail_msg("a call failed with %d", rc);
-  return rc != 0;
-}
-
 static void look(struct scene *sc) {
   bool whole = tier_try_figures(&sc->s).asleep_bytes == 0;
   try_check(&sc->s.t);
@@ -41,7 +29,7 @@ static void look(struct scene *sc) {
 static void get(struct scene *sc, unsigned i) {
   if (sc->at[i]) return;
   int rc = gap__heap_alloc(sc->s.t.heap, 0, i % 2 ? STREAM_A : STREAM_B, sc->pool, sizes[i], &sc->at[i]);
-  if (failed(rc)) sc->at[i] = 0;
+  if (tier_try_failed(rc)) sc->at[i] = 0;
   else tier_try_fill(sc->at[i], sizes[i], i);
 }
 static void give(struct scene *sc, unsigned i) {
@@ -51,13 +39,13 @@ static void give(struct scene *sc, unsigned i) {
 
 static void sleep_on(struct scene *sc, unsigned flags) {
   uint64_t freed;
-  sc->served += !failed(gap__tier_sleep(sc->s.tier, 0, "weights", flags, &freed));
+  sc->served += !tier_try_failed(gap__tier_sleep(sc->s.tier, 0, "weights", flags, &freed));
 }
 static void wake(struct scene *sc, unsigned flags) {
-  sc->served += !failed(gap__tier_wake(sc->s.tier, 0, "weights", flags));
+  sc->served += !tier_try_failed(gap__tier_wake(sc->s.tier, 0, "weights", flags));
 }
 static void wake_block(struct scene *sc, unsigned i) {
-  sc->served += sc->at[i] && !failed(gap__tier_wake_block(sc->s.tier, sc->at[i]));
+  sc->served += sc->at[i] && !tier_try_failed(gap__tier_wake_block(sc->s.tier, sc->at[i]));
 }
 
 static void do_step(struct scene *sc, unsigned step) {
@@ -100,9 +88,9 @@ static void run(const char *tiers, const struct fault_plan *plan, struct fault *
   sc->pool = tier_try_pool(&sc->s, GAP_POOL_SHARED, "weights");
   fault_attach(&sc->fault, sc->s.t.dev, plan);
   for (unsigned step = 0; step < STEPS; step++) {
-    quietly(sc, false);
+    fault_quietly(&sc->fault, false);
     do_step(sc, step);
-    quietly(sc, true);
+    fault_quietly(&sc->fault, true);
     look(sc);
   }
   end(sc);

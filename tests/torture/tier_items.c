@@ -19,39 +19,28 @@ struct scene {
   unsigned served;
 };
 
-static void quietly(struct scene *sc, bool on) {
-  sc->fault.over = on;
-  fault_watch(on ? NULL : &sc->fault);
-}
-
-static bool failed(int rc) {
-  if (rc && rc != GAP_ENOMEM && rc != GAP_ENOMETA && rc != GAP_EDEVICE && rc != GAP_ELIMIT && rc != GAP_EIO &&
-      rc != GAP_ESTATE)
-    fail_msg("a call failed with %d", rc);
-  return rc != 0;
-}
-
 static void put(struct scene *sc, unsigned i) {
   struct gap__tier *tier = sc->s.tier;
   gap_span spans[2] = {{sc->from, 3 * MIB}, {sc->from + 3 * MIB, 2 * MIB}};
   sc->put[i] = false;
   tier_try_fill(sc->from, bytes, i);
-  if (failed(gap__tier_put(tier, 0, spans, 2, STREAM_A, i % 2 ? GAP_PUT_DISK : GAP_PUT_HOST, &sc->items[i]))) {
+  if (tier_try_failed(gap__tier_put(tier, 0, spans, 2, STREAM_A, i % 2 ? GAP_PUT_DISK : GAP_PUT_HOST, &sc->items[i]))) {
     sc->items[i] = 0;
     return;
   }
-  sc->put[i] = !failed(gap__tier_join(tier, 0, sc->items[i], STREAM_A));
-  sc->put[i] &= !failed(gap__tier_wait(tier, 0, sc->items[i]));
+  sc->put[i] = !tier_try_failed(gap__tier_join(tier, 0, sc->items[i], STREAM_A));
+  sc->put[i] &= !tier_try_failed(gap__tier_wait(tier, 0, sc->items[i]));
   sc->served += sc->put[i];
 }
 
 static bool get(struct scene *sc, unsigned i) {
   struct gap__tier *tier = sc->s.tier;
   memset((void *)(uintptr_t)sc->to, 0, bytes);
-  if (!sc->items[i] || failed(gap__tier_get(tier, 0, sc->items[i], 0, &(gap_span){sc->to, bytes}, 1, STREAM_B)))
+  if (!sc->items[i] ||
+      tier_try_failed(gap__tier_get(tier, 0, sc->items[i], 0, &(gap_span){sc->to, bytes}, 1, STREAM_B)))
     return false;
-  bool there = !failed(gap__tier_join(tier, 0, sc->items[i], STREAM_B));
-  there &= !failed(gap__tier_wait(tier, 0, sc->items[i]));
+  bool there = !tier_try_failed(gap__tier_join(tier, 0, sc->items[i], STREAM_B));
+  there &= !tier_try_failed(gap__tier_wait(tier, 0, sc->items[i]));
   if (there && sc->put[i] && !tier_try_filled(sc->to, bytes, i)) fail_msg("item %u is not what it was", i);
   sc->served += there;
   return there;
@@ -81,12 +70,12 @@ static void run(const char *tiers, const struct fault_plan *plan, struct fault *
   sc->from = try_get(&sc->s.t, STREAM_A, bytes);
   sc->to = try_get(&sc->s.t, STREAM_A, bytes);
   fault_attach(&sc->fault, sc->s.t.dev, plan);
-  quietly(sc, false);
+  fault_quietly(&sc->fault, false);
   for (unsigned i = 0; i < ITEMS; i++) put(sc, i);
   for (unsigned i = 0; i < ITEMS; i++) get(sc, i);
   drop(sc, 0);
   put(sc, 0);
-  quietly(sc, true);
+  fault_quietly(&sc->fault, true);
   for (unsigned i = 0; i < ITEMS; i++)
     if (!get(sc, i) && sc->put[i])
       fail_msg("%s %llu%s: item %u is lost", fault_kind_name(plan->kind), (unsigned long long)plan->nth,

@@ -10,20 +10,14 @@ static const char *missing;
 
 static int start(void **state) {
   (void)state;
-  missing = redis_missing();
-  if (missing) print_message("%s\n", missing);
-  for (int i = 0; i < SERVERS && !missing; i++) redis_start(&servers[i], "");
+  redis_start_all(servers, SERVERS, &missing);
   return 0;
 }
 
 static int stop(void **state) {
   (void)state;
-  for (int i = 0; i < SERVERS; i++) redis_stop(&servers[i]);
+  redis_stop_all(servers, SERVERS);
   return 0;
-}
-
-static void empty_servers(void) {
-  for (int i = 0; i < SERVERS; i++) redis_cli(&servers[i], "flushall");
 }
 
 static const char *tiers_of(int count) {
@@ -41,7 +35,7 @@ static struct below_try open_at(int count, uint32_t pages, const char *model) {
 static void a_second_cache_starts_warm(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   struct below_try a = open_at(SERVERS, 100, "m"), b = open_at(SERVERS, 100, "m");
   assert_int_equal(below_fetch(&a, 1, 500), 0);
   assert_int_equal(below_serve(&a, 1, 500), 0);
@@ -63,7 +57,7 @@ static void a_second_cache_starts_warm(void **state) {
 static void others_share_nothing(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   struct below_try a = open_at(1, 60, "m"), b = open_at(1, 60, "another");
   gap_kv_options shape = below_shape(60);
   gap_kv_tiers_options o = below_options("m");
@@ -84,7 +78,7 @@ static void others_share_nothing(void **state) {
 static void more_than_the_device(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   struct below_try a = open_at(2, 41, "m");
   for (int kind = 0; kind < 6; kind++) {
     assert_int_equal(below_serve(&a, kind, 200), 0);
@@ -102,7 +96,7 @@ static void more_than_the_device(void **state) {
 static void one_is_killed_and_restarted(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   struct below_try a = open_at(2, 100, "m"), b = open_at(2, 100, "m");
   below_serve(&a, 1, 800);
   below_drain(&a);
@@ -148,7 +142,7 @@ static void no_server_at_all(void **state) {
 static void a_slow_one(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   struct below_try a = open_at(1, 100, "m");
   gap_kv_options shape = below_shape(100);
   gap_kv_tiers_options o = below_options("m");
@@ -190,7 +184,7 @@ static void a_full_one(void **state) {
 static void damaged_values(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   struct below_try a = open_at(1, 60, "m"), b = open_at(1, 60, "m");
   below_serve(&a, 1, 100);
   below_drain(&a);

@@ -11,14 +11,13 @@ static const char *missing;
 
 static int start(void **state) {
   (void)state;
-  missing = redis_missing();
-  for (int i = 0; i < SERVERS && !missing; i++) redis_start(&servers[i], "");
+  redis_start_all(servers, SERVERS, &missing);
   return 0;
 }
 
 static int stop(void **state) {
   (void)state;
-  for (int i = 0; i < SERVERS; i++) redis_stop(&servers[i]);
+  redis_stop_all(servers, SERVERS);
   return 0;
 }
 
@@ -27,10 +26,6 @@ static gap_remote_options options_for(int count) {
   o.servers = redis_urls(servers, count);
   o.request_ms = 5000, o.connect_ms = 10000; /* the machine may be busy */
   return o;
-}
-
-static void empty_servers(void) {
-  for (int i = 0; i < SERVERS; i++) redis_cli(&servers[i], "flushall");
 }
 
 static long keys_of(int server) { return strtol(redis_cli(&servers[server], "dbsize"), NULL, 10); }
@@ -162,7 +157,7 @@ static void tags_see_their_own(void **state) {
 static void a_second_process_starts_warm(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   gap_remote_options o = options_for(SERVERS);
   struct batch b = make_batch(600, 2000, 100);
   gap_remote *first = open_store(&o);
@@ -196,7 +191,7 @@ static void how_long_a_prefix_is_there(void **state) {
 static void replicas_are_written(void **state) {
   (void)state;
   if (missing) skip();
-  empty_servers();
+  redis_empty_all(servers, SERVERS);
   gap_remote_options o = options_for(SERVERS);
   o.replicas = 2;
   gap_remote *remote = open_store(&o);

@@ -13,15 +13,13 @@ static const char *missing;
 
 static int start(void **state) {
   (void)state;
-  missing = redis_missing();
-  if (missing) print_message("%s\n", missing);
-  for (int i = 0; i < 2 && !missing; i++) redis_start(&servers[i], "");
+  redis_start_all(servers, 2, &missing);
   return 0;
 }
 
 static int stop(void **state) {
   (void)state;
-  for (int i = 0; i < 2; i++) redis_stop(&servers[i]);
+  redis_stop_all(servers, 2);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of the KV cache share: lines of JSON, times by the card's events, a device copy to compare with."""
+"""What the benchmarks in Python share: lines of JSON, times by the card's events, a device copy to compare with."""
 
 import json
 import os
@@ -14,7 +14,7 @@ MIB, GIB = 1 << 20, 1 << 30
 
 def commit():
     """Of the tree, or what GAP_COMMIT says where there is no history."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=os.path.dirname(__file__) or ".", capture_output=True, text=True, check=False)
     return os.environ.get("GAP_COMMIT") or done.stdout.strip() or "unknown"
 
 
@@ -36,8 +36,8 @@ def tell(what, figure, unit, asked=None, at_most=False, **more):
         line.update({"asked": asked, "met": met})
         if not met:
             missed.append(what)
-    line.update(more)
-    line.update({"card": torch.cuda.get_device_name(0), "torch": torch.__version__, "commit": commit()})
+    card = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+    line.update(more, card=card, torch=torch.__version__, commit=commit())
     print(json.dumps(line), flush=True)
 
 
