@@ -3,9 +3,12 @@
 
 Each cache in a process of its own, PyTorch on gapless' memory in all of them (PYTORCH_CUDA_ALLOC_CONF=backend:gapless): DynamicCache, gapless.hf.Cache, PagedCache with the paged
 kernel, and that as a graph.  The context's K and V are made up, the same for all, so the steps are what is timed.  The peak of held bytes is from the context on.  JSON lines.
+
+--logits: nothing is timed; the logits of one step over Cache beside those over DynamicCache, by each backend of SDPA that PyTorch has here (--batch 4 --context 4096).
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -131,6 +134,45 @@ def subject(name, options):
     return result
 
 
+BACKENDS = ("default", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+
+
+def logits_by(backend, model, ids, options):
+    """Of one step, by cache; fewer where the backend does not do it."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    found = {}
+    for name in ("DynamicCache", "Cache"):
+        cache = make_cache(name, model.config, options.context + options.new)
+        chosen = contextlib.nullcontext() if backend == "default" else sdpa_kernel(getattr(SDPBackend, backend))
+        try:
+            with torch.no_grad(), chosen:
+                fill(cache, model.config, options.batch, options.context, ids.device)
+                found[name] = model(ids[:, -1:], past_key_values=cache, attention_mask=torch.ones_like(ids)).logits.float()
+        except RuntimeError as error:
+            print(f"{backend}: {error}", file=sys.stderr)
+            break
+    return found
+
+
+def compare_logits(options):
+    import torch
+    from common import tell
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = make_model(options.shape, device, options.context + options.new)
+    model.set_attn_implementation("sdpa")
+    torch.manual_seed(7)
+    ids = torch.randint(3, 1000, (options.batch, options.context + 1), device=device)
+    for backend in BACKENDS:
+        found = logits_by(backend, model, ids, options)
+        if len(found) == 2:
+            apart = (found["DynamicCache"] - found["Cache"]).abs().max().item()
+            same = torch.equal(found["DynamicCache"].argmax(-1), found["Cache"].argmax(-1))
+            tell(f"logits over Cache and DynamicCache, {backend}: at most apart", apart, "1", same_token=same)
+
+
 def run(name, options):
     words = [sys.executable, __file__, "--subject", name] + [
         w for k in ("shape", "batch", "context", "new", "conf") for w in (f"--{k}", str(getattr(options, k)))
@@ -150,10 +192,15 @@ def main():
     parser.add_argument("--new", type=int, default=128)
     parser.add_argument("--conf", default="", help="further settings, the same for all: grow_limit:1.02")
     parser.add_argument("--caches", default=",".join(CACHES[1:]), help="beside DynamicCache, by commas")
+    parser.add_argument("--logits", action="store_true", help="compare logits, time nothing")
     parser.add_argument("--subject")
     options = parser.parse_args()
     if options.subject:
         print(json.dumps(subject(options.subject, options)))
+        return 0
+    if options.logits:
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "backend:gapless")
+        compare_logits(options)
         return 0
     try:
         import gapless.hf  # pylint: disable=unused-import
