@@ -8,10 +8,6 @@ gap_kv_rate *gap__kv_worth_rate(gap_kv_rates *rates, enum kv_place place) {
 
 static double bytes_ns(const gap_kv_rate *rate, uint64_t bytes) { return (double)bytes / (double)rate->bytes_s * 1e9; }
 
-uint64_t gap__kv_worth_ns(const gap_kv_rate *rate, uint64_t bytes) {
-  return rate->bytes_s ? rate->latency_ns + (uint64_t)bytes_ns(rate, bytes) : UINT64_MAX;
-}
-
 uint32_t gap__kv_worth(const gap_kv_rates *rates, const uint8_t *places, uint32_t count, uint64_t bytes,
                        uint32_t tokens) {
   gap_kv_rates r = *rates;

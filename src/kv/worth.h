@@ -12,8 +12,6 @@
 uint32_t gap__kv_worth(const gap_kv_rates *, const uint8_t *places, uint32_t count, uint64_t bytes, uint32_t tokens);
 /* Bringing up `bytes` at once has taken so much time, latency included. */
 void gap__kv_worth_learn(gap_kv_rate *, uint64_t bytes, uint64_t ns);
-/* What it should take. */
-uint64_t gap__kv_worth_ns(const gap_kv_rate *, uint64_t bytes);
 gap_kv_rate *gap__kv_worth_rate(gap_kv_rates *, enum kv_place);
 
 #endif
