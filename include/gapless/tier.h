@@ -72,7 +72,7 @@ GAP_API int gap_wake_block(gap_heap *heap, gap_addr addr);
  *
  * An item is a byte string, packed from ranges of addresses end to end; ranges of the device's memory, or of host memory that the device
  * reaches.  Copies run on streams of the library's own, both ways at once.  None of these calls waits for the device, except where it says so.
- * Checksums are made when bytes have arrived, and compared before they go back: nobody is given wrong bytes.
+ * Checksums are made when bytes have arrived, and compared when they go back: a join says where bytes are wrong.
  * Host memory is taken in units of 2 MiB of the device's pool, disk in units of 2 MiB of the file of `tiers`; an item is rounded up once. */
 
 typedef uint64_t gap_item; /* of one device; 0 is none */
@@ -109,7 +109,8 @@ typedef struct gap_item_info {
   uint64_t bytes;      /* of the string */
   uint64_t host_bytes; /* of host memory taken for it */
   uint64_t disk_bytes; /* of the disk */
-  int busy;            /* something is under way */
+  int copying;         /* until a join would neither wait nor have a stream wait */
+  int busy;            /* that, or checksums are being made */
   int error;           /* what gap_tier_wait would give; 0 */
 } gap_item_info;
 /* GAP_EINVAL: no such item, or `size` is none that is known. */

@@ -119,6 +119,7 @@ class ItemInfo(Structure):
         ("bytes", c_uint64),
         ("host_bytes", c_uint64),
         ("disk_bytes", c_uint64),
+        ("copying", c_int),
         ("busy", c_int),
         ("error", c_int),
     ]

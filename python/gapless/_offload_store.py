@@ -77,9 +77,9 @@ class CardStore:
         check(code, "look")
         return self._info
 
-    def busy(self, item: int) -> bool:
-        """Whether something of it is."""
-        return bool(self._look(item).busy)
+    def copying(self, item: int) -> bool:
+        """Whether bytes of it are."""
+        return bool(self._look(item).copying)
 
     def on_disk(self, item: int) -> bool:
         """Whether that is its place."""

@@ -370,7 +370,7 @@ class Offload:
             while queue:
                 record = queue[0]()
                 if record is not None and record.state == _LEAVING:
-                    if self._store.busy(record.item):
+                    if self._store.copying(record.item):
                         break
                     self._settle(record)
                 queue.popleft()
@@ -495,6 +495,7 @@ class Offload:
 
     def _bring_ahead(self) -> None:
         """As many as the budget has room for, and one that is needed soon in any case."""
+        self._settle_done()  # the backward begins while the last ones leave
         if self._ahead_old:
             self._order()
         while self._ahead:

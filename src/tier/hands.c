@@ -52,6 +52,16 @@ void gap__hands_give(struct gap__hands *h, struct gap__task *task, uint32_t part
   pthread_mutex_unlock(&h->mutex);
 }
 
+void gap__hands_give_first(struct gap__hands *h, struct gap__task *task, uint32_t parts) {
+  *task = (struct gap__task){.parts = parts};
+  pthread_mutex_lock(&h->mutex);
+  task->next = h->head;
+  h->head = task;
+  if (!h->tail) h->tail = task;
+  pthread_cond_broadcast(&h->more);
+  pthread_mutex_unlock(&h->mutex);
+}
+
 void gap__hands_end(struct gap__hands *h) {
   if (!h->thread_count) return;
   pthread_mutex_lock(&h->mutex);

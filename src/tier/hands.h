@@ -1,4 +1,4 @@
-/* Threads that do tasks in the order in which they were given.  A task is cut into parts, which several threads may do side by side. */
+/* Threads that do tasks in the order in which they were given, but for what cannot wait.  A task is cut into parts, which several threads may do side by side. */
 #ifndef GAP_TIER_HANDS_H
 #define GAP_TIER_HANDS_H
 
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { GAP__HANDS_MAX = 8 };
+enum { GAP__HANDS_MAX = 16 };
 
 struct gap__task { /* the first member of its owner's */
   struct gap__task *next;
@@ -31,6 +31,8 @@ struct gap__hands {
 int gap__hands_start(struct gap__hands *, uint32_t threads, gap__task_fn *, void *arg);
 /* `parts` is at least 1. */
 void gap__hands_give(struct gap__hands *, struct gap__task *, uint32_t parts);
+/* Before all that was not begun. */
+void gap__hands_give_first(struct gap__hands *, struct gap__task *, uint32_t parts);
 /* Does what was given, then ends; fine where it was not started. */
 void gap__hands_end(struct gap__hands *);
 

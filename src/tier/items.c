@@ -282,18 +282,19 @@ static int take_room(struct putting *p) {
 
 /* ---- put ---- */
 
-/* The copies, and an event behind them. */
-static int copy_out(struct tier_job *job, struct gap__spans spans) {
-  struct tier_device *d = job->d;
+/* The copies of the job's pieces, and an event behind them. */
+static int copy(struct tier_job *job, struct gap__spans spans, bool out, gap_stream way) {
+  struct gap__dev *dev = job->d->dev;
   struct tier_item *item = job->item;
-  gap_stream out = d->items.out;
-  int rc = gap__dev_stream_wait(d->dev, out, job->ready);
-  for (uint32_t i = 0; i < item->kept.count && !rc; i++) {
+  int rc = out ? 0 : mark_again(job->d, item);
+  if (!rc && !out) rc = gap__dev_stream_wait(dev, way, item->event); /* the bytes have arrived */
+  if (!rc) rc = gap__dev_stream_wait(dev, way, job->ready);
+  for (uint32_t i = job->first; i < job->first + job->count && !rc; i++) {
     const struct gap__piece *piece = &item->kept.pieces[i];
-    rc = gap__spans_copy(d->dev, spans, piece->addr, gap__piece_bytes(piece), piece->host, true, out);
+    rc = gap__spans_copy(dev, spans, piece->addr, gap__piece_bytes(piece), piece->host, out, way);
   }
-  int marked = gap__dev_event_record(d->dev, item->event, out);
-  if (marked) item->unmarked = out;
+  int marked = gap__dev_event_record(dev, item->event, way);
+  if (marked) item->unmarked = way;
   return rc ? rc : marked;
 }
 
@@ -309,7 +310,7 @@ static int send_out(struct putting *p, struct gap__spans spans, gap_stream strea
   struct tier_job *job =
       gap__items_job_new(p->d, p->item, disk ? TIER_JOB_WRITE : TIER_JOB_SUM, spans.spans, disk ? spans.count : 0);
   int rc = job ? mark(job, stream) : GAP_ENOMETA;
-  if (!rc && !disk) rc = copy_out(job, spans);
+  if (!rc && !disk) rc = copy(job, spans, true, p->d->items.out);
   if (rc) gap__items_job_drop(job);
   else gap__items_job_start(job);
   return rc;
@@ -374,6 +375,8 @@ static int get(struct tier_device *d, struct tier_item *item, struct gap__spans 
   pthread_mutex_lock(&d->items.mutex);
   if (is_quiet(d, item)) forget_jobs(item);
   pthread_mutex_unlock(&d->items.mutex);
+  if (!item->on_disk)
+    atomic_store(&job->rc, copy(job, job->spans, false, d->items.in)); /* a join says so: some may be under way */
   gap__items_job_start(job);
   d->figures.bytes_in += bytes;
   return 0;
@@ -414,9 +417,9 @@ static int take_failure(struct tier_item *item, char *words) {
   return rc;
 }
 
-static int await_issued(struct tier_device *d, struct tier_item *item, char *words) {
+static int await_awaited(struct tier_device *d, struct tier_item *item, char *words) {
   pthread_mutex_lock(&d->items.mutex);
-  while (item->unissued) pthread_cond_wait(&d->items.changed, &d->items.mutex);
+  while (item->awaited) pthread_cond_wait(&d->items.changed, &d->items.mutex);
   int rc = take_failure(item, words);
   pthread_mutex_unlock(&d->items.mutex);
   return rc;
@@ -447,7 +450,7 @@ int gap__tier_join(struct gap__tier *tier, int device, gap_item name, gap_stream
   struct tier_item *item;
   int rc = hold(tier, device, name, &d, &item);
   if (rc) return rc;
-  rc = await_issued(d, item, words);
+  rc = await_awaited(d, item, words);
   if (!rc && !gap__dev_recordable(d->dev, stream)) rc = GAP_ESTATE;
   if (!rc && !item->on_disk)
     rc = gap__dev_stream_wait(d->dev, stream, item->event); /* what is carried was waited for */
@@ -476,12 +479,13 @@ int gap__tier_look(struct gap__tier *tier, int device, gap_item name, gap_item_i
   const struct tier_item *item = find(&d->items, name);
   if (item) {
     uint64_t room = units_of(item) * GAP__UNIT_PAGE;
-    bool busy = item->jobs || gap__dev_event_query(d->dev, item->event) == GAP_EAGAIN;
+    bool copying = item->awaited || gap__dev_event_query(d->dev, item->event) == GAP_EAGAIN;
     *out = (gap_item_info){.size = sizeof *out,
                            .bytes = item->bytes,
                            .host_bytes = item->on_disk ? 0 : room,
                            .disk_bytes = item->on_disk ? room : 0,
-                           .busy = busy,
+                           .copying = copying,
+                           .busy = copying || item->jobs,
                            .error = item->lost ? item->lost : item->failed};
   }
   pthread_mutex_unlock(&d->items.mutex);

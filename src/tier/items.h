@@ -1,7 +1,8 @@
 /* Items: byte strings of the device kept in host memory or on the disk, one by one and without a wait of the host.
  *
  *   put    room is taken; to host memory the copies are queued at once, on a stream of our own; to the disk a thread carries them
- *   get    checksums are compared by threads, and only then are copies queued, by who compared; from the disk a thread carries them
+ *   get    the same; a join waits for the threads that compare checksums meanwhile.  What is asked for before its checksum was made has lain
+ *          for a moment only, and is not looked at
  *   drop   the item has no name any more; its room goes back when nothing of it is under way, in one of the next calls
  *
  * An item lies in one place as a whole, in pieces (image.h) whose addresses are offsets in the string.
@@ -30,11 +31,10 @@ struct tier_item {
   gap__event event;         /* behind the newest copies */
   uint32_t jobs;            /* under way */
   uint32_t holders;         /* callers that wait for something of it */
-  uint32_t unissued;        /* jobs that a stream cannot be told to wait for yet */
+  uint32_t awaited;         /* of these: a join waits for their ends */
   uint32_t unsummed;        /* pieces without a checksum */
   int lost, failed;         /* why the bytes are not here; why the newest get failed, until somebody was told */
   char *words;              /* of these; NULL: the code says all */
-  struct tier_job *waiting; /* gets, until there are checksums */
   struct tier_job *ended;   /* streams may wait for their events still */
 };
 
@@ -65,7 +65,6 @@ struct tier_job {
   uint32_t first, count; /* pieces that it is about */
   _Atomic uint32_t left; /* parts */
   _Atomic int rc;        /* of the first part that failed */
-  gap_stream unmarked;   /* who does the last part says so, as the next one */
   bool stuck;
   struct gap__spans spans; /* of `copies` */
   gap_span copies[];

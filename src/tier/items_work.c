@@ -37,24 +37,12 @@ static void send(struct tier_job *job) {
   atomic_store(&job->left, job->count);
   switch (job->kind) {
     case TIER_JOB_SUM: gap__hands_give(&items->arrivals, &job->task, 1); break;
-    case TIER_JOB_CHECK: gap__hands_give(&items->sums, &job->task, job->count); break;
+    case TIER_JOB_CHECK:
+      gap__hands_give_first(&items->sums, &job->task, job->count);
+      break; /* somebody waits, or will */
     case TIER_JOB_WRITE:
     case TIER_JOB_READ: gap__hands_give(&items->disk, &job->task, 1); break;
   }
-}
-
-void gap__items_job_start(struct tier_job *job) {
-  struct tier_items *items = items_of(job);
-  struct tier_item *item = job->item;
-  pthread_mutex_lock(&items->mutex);
-  item->jobs++;
-  if (job->kind == TIER_JOB_SUM) item->unsummed = job->count;
-  else item->unissued++;
-  bool waits = job->kind == TIER_JOB_CHECK && item->unsummed;
-  job->next = item->waiting;
-  if (waits) item->waiting = job;
-  pthread_mutex_unlock(&items->mutex);
-  if (!waits) send(job);
 }
 
 /* ---- their ends ---- */
@@ -69,33 +57,32 @@ static void note(struct tier_job *job, int rc, const char *words) {
   item->words = *words ? strdup(words) : NULL;
 }
 
-/* With checksums there are gets that can go on. */
-static struct tier_job *summed(struct tier_item *item) {
-  struct tier_job *waiting = item->waiting;
-  item->unsummed = 0;
-  item->waiting = NULL;
-  return waiting;
-}
-
 static void end(struct tier_job *job, const char *words) {
   struct tier_items *items = items_of(job);
-  struct tier_job *waiting = NULL, *next;
   pthread_mutex_lock(&items->mutex);
   int rc = atomic_load(&job->rc);
   if (rc) note(job, rc, words);
-  if (job->kind == TIER_JOB_SUM) waiting = summed(job->item);
-  else job->item->unissued--;
+  if (job->kind == TIER_JOB_SUM) job->item->unsummed = 0;
+  else job->item->awaited--;
   job->item->stuck |= job->stuck;
-  if (job->unmarked) job->item->unmarked = job->unmarked;
   job->item->jobs--;
   job->next = job->item->ended;
   job->item->ended = job;
   pthread_cond_broadcast(&items->changed);
   pthread_mutex_unlock(&items->mutex);
-  for (; waiting; waiting = next) {
-    next = waiting->next;
-    send(waiting);
-  }
+}
+
+void gap__items_job_start(struct tier_job *job) {
+  struct tier_items *items = items_of(job);
+  struct tier_item *item = job->item;
+  pthread_mutex_lock(&items->mutex);
+  item->jobs++;
+  if (job->kind == TIER_JOB_SUM) item->unsummed = job->count;
+  else item->awaited++;
+  bool is_over = job->kind == TIER_JOB_CHECK && (item->unsummed || atomic_load(&job->rc));
+  pthread_mutex_unlock(&items->mutex);
+  if (is_over) end(job, "");
+  else send(job);
 }
 
 /* ---- host memory ---- */
@@ -109,13 +96,7 @@ static void end_part(struct tier_job *job, int rc, const char *words) {
     note(job, rc, words);
     pthread_mutex_unlock(&items->mutex);
   }
-  if (atomic_fetch_sub(&job->left, 1) > 1) return;
-  if (job->kind == TIER_JOB_CHECK && gap__dev_event_record(job->d->dev, job->item->event, items->in)) {
-    none = 0;
-    atomic_compare_exchange_strong(&job->rc, &none, GAP_EDEVICE);
-    job->unmarked = items->in;
-  }
-  end(job, "");
+  if (atomic_fetch_sub(&job->left, 1) == 1) end(job, "");
 }
 
 static void await_arrival(void *arg, struct gap__task *task, uint32_t part) {
@@ -127,29 +108,28 @@ static void await_arrival(void *arg, struct gap__task *task, uint32_t part) {
   else gap__hands_give(&items_of(job)->sums, &job->task, job->count);
 }
 
-static int bring_back(struct tier_job *job, const struct gap__piece *piece) {
-  gap_stream in = items_of(job)->in;
-  int rc = gap__dev_stream_wait(job->d->dev, in, job->ready);
-  if (rc) return rc;
-  return gap__spans_copy(job->d->dev, job->spans, piece->addr, gap__piece_bytes(piece), piece->host, false, in);
+/* Of what was dropped meanwhile nobody will ask. */
+static bool has_name(struct tier_job *job) {
+  pthread_mutex_lock(&items_of(job)->mutex);
+  bool named = job->item->named;
+  pthread_mutex_unlock(&items_of(job)->mutex);
+  return named;
 }
 
 static void sum_part(void *arg, struct gap__task *task, uint32_t part) {
   struct tier_job *job = (struct tier_job *)task;
   struct gap__piece *piece = piece_of(job, part);
+  bool makes = job->kind == TIER_JOB_SUM;
   char words[200] = "";
   (void)arg;
   int rc = job->item->lost;
-  uint64_t sum = rc ? 0 : gap__sum(piece->host, gap__piece_bytes(piece));
-  if (job->kind == TIER_JOB_SUM) {
-    piece->sum = sum;
-  } else if (!rc && sum != piece->sum) {
+  uint64_t sum = rc || (makes && !has_name(job)) ? 0 : gap__sum(piece->host, gap__piece_bytes(piece));
+  if (makes) piece->sum = sum;
+  if (!makes && !rc && sum != piece->sum) {
     rc = GAP_EIO;
     snprintf(words, sizeof words,
              "what was put of %llu bytes has changed in host memory: its checksum is not what it was",
              (unsigned long long)gap__piece_bytes(piece));
-  } else if (!rc) {
-    rc = bring_back(job, piece);
   }
   end_part(job, rc, words);
 }

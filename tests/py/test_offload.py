@@ -420,7 +420,7 @@ class Late:
     def used_on(self, tensor, stream):
         pass
 
-    def busy(self, item):
+    def copying(self, item):
         self.items[item]["asked"] += 1
         return self.items[item]["asked"] < self.patience or "from" in self.items[item]
 
@@ -485,11 +485,12 @@ def test_modified_while_it_is_copied(heap):
 
 
 class Timeline:
-    """Stands for a card whose host is far ahead: three streams (work, out, in) and when each has done what it was given."""
+    """Stands for a card: three streams (work, out, in) and when each has done what it was given.  Its host is far ahead, or waits for the work."""
 
     has_disk, index, rate = False, 0, 55.0  # bytes a unit of time, each way
 
-    def __init__(self):
+    def __init__(self, ahead):
+        self.ahead = ahead
         self.now, self.out, self.back, self.ends = 0.0, 0.0, 0.0, {}
 
     def stream(self):
@@ -506,8 +507,8 @@ class Timeline:
     def join(self, item, stream):
         self.now = max(self.now, self.ends[item])
 
-    def busy(self, item):
-        return True
+    def copying(self, item):
+        return self.ahead or self.ends[item] > self.now
 
     def on_disk(self, item):
         return False
@@ -540,11 +541,12 @@ class Work(torch.autograd.Function):
 
 @pytest.mark.parametrize("compute", (6_000, 12_000, 24_000))
 @pytest.mark.parametrize("budget", (0.75, 0.5, 0.25))
-def test_copies_behind_work(heap, budget, compute):
+@pytest.mark.parametrize("ahead", (True, False))
+def test_copies_behind_work(heap, ahead, budget, compute):
     """Forward and backward take hardly longer than their work or their copies do, and no more than the budget is on the device."""
     context, sizes = offload(budget, heap), [6400, 19200, 12800, 25600] * 15
     for _ in range(3):
-        line = context._store = Timeline()
+        line = context._store = Timeline(ahead)
         before = context.stats()
         context._figures["device_bytes_peak"] = 0
         y = torch.ones(1, requires_grad=True)

@@ -131,7 +131,7 @@ def test_items(heap):
     heap.get(item, [(two, MIB + 1)], start=2 * MIB - 1)
     heap.wait(item)
     assert holds(two, 1, 5) and holds(two + 1, MIB, 6)
-    assert heap.look(item) == {"bytes": 3 * MIB, "host_bytes": 4 * MIB, "disk_bytes": 0, "busy": 0, "error": 0}
+    assert heap.look(item) == {"bytes": 3 * MIB, "host_bytes": 4 * MIB, "disk_bytes": 0, "copying": 0, "busy": 0, "error": 0}
     with pytest.raises(gapless.Error, match="outside its documented range"):
         heap.get(item, [(two, MIB)], start=3 * MIB)
     heap.drop(item)

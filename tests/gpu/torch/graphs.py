@@ -3,7 +3,8 @@
 import torch
 from case import MIB, check_heap, install, run_group, settle, shim, tensor
 
-install(b"page_maker:False")  # what is held changes with calls only
+CONF = "page_maker:False"  # what is held changes with calls only, and nobody else has the device's lock when a block could come back
+install(CONF.encode())
 
 
 def warm():
@@ -98,8 +99,8 @@ def test_record_stream_inside_capture():
 
 
 def reuse_in_graphs(on):
-    """PyTorch's own setter is the Python package's to follow."""
-    assert shim.gapless_torch_configure(f"graph_capture_record_stream_reuse:{on}".encode()) == 0
+    """Beside what was configured at the start, whose place this takes.  (PyTorch's own setter is the Python package's to follow.)"""
+    assert shim.gapless_torch_configure(f"{CONF},graph_capture_record_stream_reuse:{on}".encode()) == 0
 
 
 def capture_joins(users, joins):
