@@ -81,7 +81,8 @@ static uint64_t units_of(const char *folder, uint64_t bytes) {
   return units < UINT32_MAX / 2 ? units : UINT32_MAX / 2;
 }
 
-static size_t used_bytes(const struct gap__disk *d) { return (size_t)(d->units_most / 64 + 1) * sizeof *d->used; }
+static size_t map_words(const struct gap__disk *d) { return d->units_most / 64 + 1; }
+static size_t maps_bytes(const struct gap__disk *d) { return 2 * map_words(d) * sizeof *d->used; }
 
 static int refuse(struct gap__disk *d, const char *what, int why) {
   snprintf(d->refusal, sizeof d->refusal, "%s: %s: %s", d->folder, what, strerror(why));
@@ -93,12 +94,13 @@ int gap__disk_open(struct gap__disk *d, const char *folder, uint64_t most_bytes,
   snprintf(d->folder, sizeof d->folder, "%s", folder);
   if (d->file < 0) return refuse(d, "no file can be made there", errno);
   d->units_most = (uint32_t)units_of(folder, most_bytes);
-  d->used = gap__meta_map(used_bytes(d));
+  d->used = gap__meta_map(maps_bytes(d));
+  d->held = d->used ? d->used + map_words(d) : NULL;
   int why = d->used ? choose_way(d, plain) : 0, rc = d->used ? 0 : GAP_ENOMETA;
   if (why) rc = refuse(d, "the file cannot be used", why);
   if (!rc) return 0;
   if (d->used) gap__io_close(&d->io);
-  gap__meta_unmap(d->used, used_bytes(d));
+  gap__meta_unmap(d->used, maps_bytes(d));
   close(d->file);
   d->used = NULL;
   d->file = -1;
@@ -107,7 +109,7 @@ int gap__disk_open(struct gap__disk *d, const char *folder, uint64_t most_bytes,
 
 void gap__disk_close(struct gap__disk *d) {
   gap__io_close(&d->io);
-  gap__meta_unmap(d->used, used_bytes(d));
+  gap__meta_unmap(d->used, maps_bytes(d));
   close(d->file);
 }
 
@@ -121,14 +123,17 @@ void gap__disk_shut(struct gap__disk *door) { gap__io_close(&door->io); }
 
 /* ---- space ---- */
 
-static bool is_used(const struct gap__disk *d, uint32_t unit) { return d->used[unit / 64] >> unit % 64 & 1; }
+static bool has(const uint64_t *map, uint32_t unit) { return map[unit / 64] >> unit % 64 & 1; }
 
-static void mark(struct gap__disk *d, uint32_t first, uint32_t units, bool used) {
-  for (uint32_t unit = first; unit < first + units; unit++)
-    if (used) d->used[unit / 64] |= 1ull << unit % 64;
-    else d->used[unit / 64] &= ~(1ull << unit % 64);
-  d->units_used = used ? d->units_used + units : d->units_used - units;
-  if (first + units > d->units_end) d->units_end = first + units;
+/* How many units the count of the map's bits changes by. */
+static uint32_t set(uint64_t *map, uint32_t first, uint32_t units, bool on) {
+  uint32_t changed = 0;
+  for (uint32_t unit = first; unit < first + units; unit++) {
+    changed += has(map, unit) != on;
+    if (on) map[unit / 64] |= 1ull << unit % 64;
+    else map[unit / 64] &= ~(1ull << unit % 64);
+  }
+  return changed;
 }
 
 /* The first unused unit, looked for before the end of what was ever used. */
@@ -139,17 +144,33 @@ static uint32_t first_unused(const struct gap__disk *d) {
 }
 
 /* A file system that cannot reserve says so; what is not there is then noticed by the write. */
-static int reserve(struct gap__disk *d, uint32_t first, uint32_t units) {
-  off_t at = (off_t)(first * GAP__DISK_UNIT), bytes = (off_t)(units * GAP__DISK_UNIT);
+static int allocate(struct gap__disk *d, int mode, uint32_t first, uint32_t units) {
   int why;
-  do why = fallocate(d->file, 0, at, bytes) ? errno : 0;
+  do why = fallocate(d->file, mode, (off_t)(first * GAP__DISK_UNIT), (off_t)(units * GAP__DISK_UNIT)) ? errno : 0;
   while (why == EINTR);
   return why == EOPNOTSUPP || why == ENOSYS ? 0 : why;
 }
 
+/* To the end of the stride, or of the size, or to what is held already. */
+static uint32_t end_of_stride(const struct gap__disk *d, uint32_t end) {
+  while (end % GAP__DISK_STRIDE && end < d->units_most && !has(d->held, end)) end++;
+  return end;
+}
+
+/* Space for these units, and for what comes next where there is enough. */
+static int reserve(struct gap__disk *d, uint32_t first, uint32_t units) {
+  uint32_t from = first, end = first + units, far = end_of_stride(d, end);
+  while (from < end && has(d->held, from)) from++;
+  if (from == end) return 0;
+  int why = allocate(d, 0, from, far - from);
+  if (why && far > end) why = allocate(d, 0, from, (far = end) - from);
+  if (!why) d->units_held += set(d->held, from, far - from, true);
+  return why;
+}
+
 int gap__disk_take(struct gap__disk *d, uint32_t units, uint32_t *first, uint32_t *got) {
   uint32_t at = first_unused(d), count = 0;
-  while (count < units && at + count < d->units_most && !is_used(d, at + count)) count++;
+  while (count < units && at + count < d->units_most && !has(d->used, at + count)) count++;
   if (!count) {
     char most[GAP__TEXT_BYTES];
     snprintf(d->refusal, sizeof d->refusal, "%s: all of the %s that tiers allows are in use", d->folder,
@@ -158,16 +179,34 @@ int gap__disk_take(struct gap__disk *d, uint32_t units, uint32_t *first, uint32_
   }
   int why = reserve(d, at, count);
   if (why) return refuse(d, "no more space for what is to be kept", why);
-  mark(d, at, count, true);
+  d->units_used += set(d->used, at, count, true);
+  if (at + count > d->units_end) d->units_end = at + count;
   *first = at;
   *got = count;
   return 0;
 }
 
 void gap__disk_give(struct gap__disk *d, uint32_t first, uint32_t units) {
-  mark(d, first, units, false);
-  (void)!fallocate(d->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(first * GAP__DISK_UNIT),
-                   (off_t)(units * GAP__DISK_UNIT)); /* or the space serves what comes next */
+  d->units_used -= set(d->used, first, units, false);
+}
+
+/* The units from `unit` on that have space and no use. */
+static uint32_t run_of_unused(const struct gap__disk *d, uint32_t unit) {
+  uint32_t end = unit;
+  while (end < d->units_most && has(d->held, end) && !has(d->used, end)) end++;
+  return end - unit;
+}
+
+void gap__disk_tidy(struct gap__disk *d) {
+  uint32_t unused = d->units_held - d->units_used;
+  if (!unused || (d->units_used && unused < GAP__DISK_STRIDE)) return;
+  for (uint32_t unit = 0; unit < d->units_most && d->units_held > d->units_used; unit++) {
+    uint32_t units = run_of_unused(d, unit);
+    if (!units) continue;
+    (void)allocate(d, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, unit, units); /* or the file has it till its end */
+    d->units_held -= set(d->held, unit, units, false);
+    unit += units;
+  }
 }
 
 /* ---- data ---- */

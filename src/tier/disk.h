@@ -1,21 +1,23 @@
 /* A file without a name in a folder: where sleeping memory lies when host memory is not to have it.
  *
  * It is cut into units of 2 MiB.  Space is taken from the file system before anything is written (fallocate), so that a full disk
- * is noticed while everything is where it was, and given back by punching holes.  Read and written with O_DIRECT where the file
- * system has it.  Not thread-safe. */
+ * is noticed while everything is where it was, and given back by punching holes; both for many units at once, since a call takes as
+ * long as writing half a unit does.  So there may be units that have space and no use, fewer than GAP__DISK_STRIDE of them after a tidy; none
+ * when nothing is used.  Read and written with O_DIRECT where the file system has it.  Not thread-safe. */
 #ifndef GAP_TIER_DISK_H
 #define GAP_TIER_DISK_H
 
 #include "tier/io.h"
 
 #define GAP__DISK_UNIT ((uint64_t)2 << 20)
+enum { GAP__DISK_STRIDE = 64 };
 
 struct gap__disk {
   struct gap__io io;
   int file;
   bool direct;
-  uint32_t units_most, units_used, units_end; /* no unit from `units_end` on was ever used */
-  uint64_t *used;                             /* one bit a unit */
+  uint32_t units_most, units_used, units_held, units_end; /* no unit from `units_end` on was ever used */
+  uint64_t *used, *held; /* one bit a unit: it has a use; it has space in the file system, as those that have a use do */
   char folder[256], refusal[400];             /* why the last call failed, in words */
 };
 
@@ -31,6 +33,7 @@ void gap__disk_shut(struct gap__disk *door);
  * system has no more. */
 int gap__disk_take(struct gap__disk *, uint32_t units, uint32_t *first, uint32_t *got);
 void gap__disk_give(struct gap__disk *, uint32_t first, uint32_t units);
+void gap__disk_tidy(struct gap__disk *); /* space that is not used goes back, when it is much */
 static inline uint32_t gap__disk_unused(const struct gap__disk *d) { return d->units_most - d->units_used; }
 
 /* In the background, under a number below GAP__IO_TRANSFERS. */

@@ -48,7 +48,10 @@ enum { TIER_WORDS = 512 }; /* why a call failed; "": only the code says */
 
 /* The device with its mutex held. */
 int gap__tier_enter(struct gap__tier *, int device, struct tier_device **out);
-static inline void gap__tier_leave(struct tier_device *d) { pthread_mutex_unlock(&d->mutex); }
+static inline void gap__tier_leave(struct tier_device *d) {
+  if (d->image.disk) gap__disk_tidy(d->image.disk);
+  pthread_mutex_unlock(&d->mutex);
+}
 /* What gap_explain says from here on, where `rc` is a failure: `why`, or the code's words where that is "". */
 void gap__tier_explain(struct gap__tier *, const struct tier_device *, int rc, const char *what, const char *why);
 /* Opens the disk where it is not open yet; `words` (TIER_WORDS) says why not. */

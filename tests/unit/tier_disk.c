@@ -83,6 +83,12 @@ static void round_trip_plainly(void **state) {
   round_trip(true);
 }
 
+static uint64_t held_by_file(const struct gap__disk *d) {
+  struct stat about;
+  assert_int_equal(fstat(d->file, &about), 0);
+  return (uint64_t)about.st_blocks * 512;
+}
+
 /* Units are used again, side by side where they are. */
 static void space(void **state) {
   (void)state;
@@ -101,9 +107,39 @@ static void space(void **state) {
   assert_true(c == b && got == 2);
   gap__disk_give(&d, a, 4);
   gap__disk_give(&d, b, 4);
-  struct stat about;
-  assert_int_equal(fstat(d.file, &about), 0);
-  assert_true((uint64_t)about.st_blocks * 512 <= 6 * MIB); /* given back to the file system */
+  gap__disk_tidy(&d);
+  assert_int_equal(d.units_held, d.units_used + 8); /* few */
+  gap__disk_give(&d, 8, 2);
+  gap__disk_tidy(&d);
+  assert_int_equal(d.units_held, 0);
+  assert_true(held_by_file(&d) <= MIB);
+  gap__disk_close(&d);
+}
+
+/* Space is had by strides, and goes back when a stride of it is unused, wherever it lies. */
+static void space_by_strides(void **state) {
+  (void)state;
+  struct gap__disk d = open_disk(5 * GAP__DISK_STRIDE * UNIT, false);
+  uint32_t first, got;
+  for (uint32_t i = 0; i < 2 * GAP__DISK_STRIDE + 2; i += 2) {
+    assert_int_equal(gap__disk_take(&d, 2, &first, &got), 0);
+    assert_true(first == i && got == 2);
+  }
+  assert_int_equal(d.units_held, 3 * GAP__DISK_STRIDE);
+  bool tells =
+      held_by_file(&d) >= 3 * GAP__DISK_STRIDE * UNIT; /* a file system may take no space before it is written */
+  gap__disk_tidy(&d);
+  assert_int_equal(d.units_held, 3 * GAP__DISK_STRIDE);
+  gap__disk_give(&d, 0, 1);
+  gap__disk_give(&d, 7, 3);
+  gap__disk_tidy(&d);
+  assert_int_equal(d.units_held, d.units_used);
+  assert_true(!tells || held_by_file(&d) <= (uint64_t)d.units_used * UNIT + MIB);
+  assert_int_equal(gap__disk_take(&d, 4, &first, &got), 0);
+  assert_true(first == 0 && got == 1);
+  assert_int_equal(d.units_held, d.units_used); /* all between uses is held */
+  assert_int_equal(gap__disk_take(&d, 4, &first, &got), 0);
+  assert_true(first == 7 && got == 3);
   gap__disk_close(&d);
 }
 
@@ -199,6 +235,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip_by_ring),
                                      cmocka_unit_test(round_trip_plainly),
                                      cmocka_unit_test(space),
+                                     cmocka_unit_test(space_by_strides),
                                      cmocka_unit_test(no_such_folder),
                                      cmocka_unit_test(without_a_size),
                                      cmocka_unit_test(torn_by_ring),
