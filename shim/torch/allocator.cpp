@@ -2,6 +2,8 @@
 #include "allocator.h"
 
 #include <algorithm>
+#include <cmath>
+#include <thread>
 
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
@@ -55,7 +57,8 @@ Pools::Route Allocator::route(c10::DeviceIndex device, cudaStream_t stream, unsi
 // Somebody watches, or the request goes to a pool or to torch's own allocator.
 void *Allocator::serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, unsigned detour) {
   Pools::Route to = route(device, stream, detour);
-  if (to.server == Pools::Server::kNative) return native_->raw_alloc_with_stream(bytes, stream);
+  if (to.server == Pools::Server::kNative)
+    return ask_native(device, [&] { return native_->raw_alloc_with_stream(bytes, stream); });
   gap_pool_id pool = id_of(to.pool);
   gap_addr addr = 0;
   void *ptr;
@@ -70,14 +73,44 @@ void *Allocator::serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_
   return ptr;
 }
 
-// The heap said no.  Pools that allow it are the last resort of requests outside pools.
+// Pools that allow it serve requests outside pools when nobody else does.
+gap_addr Allocator::last_resort(c10::DeviceIndex device, size_t bytes, cudaStream_t stream) {
+  gap_addr addr = 0;
+  for (const Pool &pool : pools_.last_resorts(device, Pools::Server::kOurs))
+    if (!gap_alloc_in(heap_, device, handle_of(stream), id_of(pool), bytes, &addr)) return addr;
+  for (const Pool &pool : pools_.last_resorts(device, Pools::Server::kNative))
+    if (void *ptr = borrow(device, bytes, stream, pool)) return address_of(ptr);
+  return 0;
+}
+
+// A block of a pool that torch's own allocator serves; nullptr: that has none, or another thread's requests go there now.
+void *Allocator::borrow(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, Pool pool) {
+  auto self = std::this_thread::get_id();
+  void *ptr = nullptr;
+  try {
+    native_->beginAllocateToPool(device, pool, [self](cudaStream_t) { return std::this_thread::get_id() == self; });
+  } catch (const c10::Error &) {
+    return nullptr;
+  }
+  try {
+    ptr = ask_native(device, [&] { return native_->raw_alloc_with_stream(bytes, stream); });
+  } catch (const c10::Error &) {  // out of memory, or its message could not be made
+  }
+  native_->endAllocateToPool(device, pool);
+  native_->releasePool(device, pool);
+  return ptr;
+}
+
+// The heap said no.
 void *Allocator::rescue(int rc, c10::DeviceIndex device, size_t bytes, cudaStream_t stream, gap_pool_id pool) {
   TORCH_CHECK_WITH(OutOfMemoryError, rc != GAP_ETOOBIG, "CUDA out of memory. Tried to allocate more than 1EB memory.");
   TORCH_CHECK(rc == GAP_ENOMEM, "gapless: CUDA memory cannot be allocated: ", gap_strerror(rc));
   gap_addr addr = 0;
+  if (limit_grew(device) && !gap_alloc_in(heap_, device, handle_of(stream), pool, bytes, &addr))
+    return pointer_to(addr);
   bool outside = !pool.first && !pool.second;
-  for (const Pool &resort : outside ? pools_.last_resorts(device) : std::vector<Pool>())
-    if (!gap_alloc_in(heap_, device, handle_of(stream), id_of(resort), bytes, &addr)) return pointer_to(addr);
+  if (outside) addr = last_resort(device, bytes, stream);
+  if (addr) return pointer_to(addr);
   out_of_memory(device, bytes);
 }
 
@@ -99,7 +132,8 @@ c10::DataPtr Allocator::allocate(size_t bytes) {
   unsigned detour = detour_.load(std::memory_order_relaxed);
   if (C10_UNLIKELY(detour & (kNative | kUncached | kRoutes))) {
     bool native = (detour & kUncached) || route(device, stream, detour).server == Pools::Server::kNative;
-    if (native) return native_->allocate(bytes);  // with its own deleter, by which record_stream knows its blocks
+    if (native)  // with its own deleter, by which record_stream knows its blocks
+      return ask_native(device, [&] { return native_->allocate(bytes); });
   }
   void *ptr = bytes ? serve(device, bytes, stream) : nullptr;
   return {ptr, ptr, &Allocator::delete_block, c10::Device(c10::DeviceType::CUDA, device)};
@@ -171,6 +205,12 @@ void Allocator::recordStream(const c10::DataPtr &block, c10::cuda::CUDAStream st
   if (!block.get()) return;
   if (block.get_deleter() != &Allocator::delete_block) return native_->recordStream(block, stream);
   int rc = gap_record_stream(heap_, address_of(block.get()), handle_of(stream.stream()));
+  if (rc == GAP_ENOTMINE) {  // borrowed
+    c10::DataPtr theirs(block.get(), block.get(), native_->raw_deleter(), block.device());
+    native_->recordStream(theirs, stream);
+    theirs.release_context();
+    return;
+  }
   TORCH_CHECK(rc == 0, "gapless: record_stream of ", block.get(), ": ", gap_strerror(rc));
 }
 
@@ -203,18 +243,86 @@ void Allocator::enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex reach
               static_cast<int>(reached), ": ", gap_strerror(rc));
 }
 
-// ---- the whole ----
+// ---- the memory fraction ----
 
-void Allocator::emptyCache(Pool pool) {
-  native_->emptyCache(pool);
-  History::Call call(history_, RecordContext::ALL, 0);
-  for (int device = 0; device < device_count_; device++) gap_trim(heap_, device, id_of(pool), nullptr);
+// One limit for what we hold and what torch's own allocator holds: each may have what the other leaves.  So it is shared out anew before torch's
+// own is asked, after it was, and when we find no more.
+
+Allocator::Limit Allocator::limit_of(c10::DeviceIndex device) {
+  std::lock_guard<std::mutex> guard(limits_lock_);
+  auto at = static_cast<size_t>(device);
+  return at < limits_.size() ? limits_[at] : Limit();
+}
+
+double Allocator::getMemoryFraction(c10::DeviceIndex device) {
+  double whole = native_->getMemoryFraction(device);  // or there is no such device
+  double fraction = limit_of(device).fraction;
+  return fraction < 1.0 ? fraction : whole;
 }
 
 void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex device) {
   native_->setMemoryFraction(fraction, device);
   int rc = gap_set_fraction(heap_, device, fraction);
   TORCH_CHECK(rc == 0, "gapless: memory fraction ", fraction, ": ", gap_strerror(rc));
+  {
+    std::lock_guard<std::mutex> guard(limits_lock_);
+    limits_.resize(static_cast<size_t>(device_count_));
+    limits_[static_cast<size_t>(device)].fraction = fraction;
+  }
+  share_limit(device);
+}
+
+static int64_t held_by(CUDAAllocator *allocator, c10::DeviceIndex device) {
+  return allocator->getDeviceStats(device)
+      .reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+      .current;
+}
+
+// False: there is nothing to share.
+bool Allocator::share_limit(c10::DeviceIndex device) {
+  double fraction = limit_of(device).fraction;
+  gap_usage usage = {};
+  usage.size = sizeof usage;
+  if (fraction >= 1.0 || gap_get_usage(heap_, device, &usage)) return false;
+  int64_t theirs = held_by(native_, device);
+  auto total = static_cast<double>(usage.card_total_bytes), limit = std::floor(fraction * total);
+  auto left_by = [&](double bytes) { return std::max(limit - bytes + 0.5, 0.0) / total; };  // exact when rounded down
+  native_->setMemoryFraction(left_by(static_cast<double>(usage.held_bytes)), device);
+  std::lock_guard<std::mutex> guard(limits_lock_);
+  limits_[static_cast<size_t>(device)].theirs = theirs;
+  return gap_set_fraction(heap_, device, left_by(static_cast<double>(theirs))) == 0;
+}
+
+// Torch's own allocator has given something back.
+bool Allocator::limit_grew(c10::DeviceIndex device) {
+  int64_t before = limit_of(device).theirs;
+  return before && held_by(native_, device) < before && share_limit(device);
+}
+
+// Where only our idle memory is in the way it goes.
+template <typename Call>
+auto Allocator::ask_native(c10::DeviceIndex device, Call call) -> decltype(call()) {
+  if (!share_limit(device)) return call();
+  auto ask = [&] {
+    auto served = call();
+    share_limit(device);
+    return served;
+  };
+  try {
+    return ask();
+  } catch (const c10::OutOfMemoryError &) {
+    gap_trim(heap_, device, {0, 0}, nullptr);
+    share_limit(device);
+  }
+  return ask();
+}
+
+// ---- the whole ----
+
+void Allocator::emptyCache(Pool pool) {
+  native_->emptyCache(pool);
+  History::Call call(history_, RecordContext::ALL, 0);
+  for (int device = 0; device < device_count_; device++) gap_trim(heap_, device, id_of(pool), nullptr);
 }
 
 // Off: torch's own allocator passes every request on to the driver.

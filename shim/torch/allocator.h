@@ -56,7 +56,7 @@ class Allocator final : public CUDAAllocator {
   void enable(bool value) override;
   bool isEnabled() const override { return native_->isEnabled(); }
   std::string name() override;
-  double getMemoryFraction(c10::DeviceIndex device) override { return native_->getMemoryFraction(device); }
+  double getMemoryFraction(c10::DeviceIndex device) override;
   void setMemoryFraction(double fraction, c10::DeviceIndex device) override;
   void cacheInfo(c10::DeviceIndex device, size_t *largest) override;
   void enablePeerAccess(c10::DeviceIndex device, c10::DeviceIndex reached) override;
@@ -140,6 +140,17 @@ class Allocator final : public CUDAAllocator {
   Pools::Route route(c10::DeviceIndex device, cudaStream_t stream, unsigned detour);
   void *serve_slowly(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, unsigned detour);
   void *rescue(int rc, c10::DeviceIndex device, size_t bytes, cudaStream_t stream, gap_pool_id pool);
+  gap_addr last_resort(c10::DeviceIndex device, size_t bytes, cudaStream_t stream);
+  void *borrow(c10::DeviceIndex device, size_t bytes, cudaStream_t stream, Pool pool);
+  template <typename Call>
+  auto ask_native(c10::DeviceIndex device, Call call) -> decltype(call());
+  struct Limit {
+    double fraction = 1.0;  // 1: none
+    int64_t theirs = 0;     // bytes that torch's own allocator held when it was shared out
+  };
+  Limit limit_of(c10::DeviceIndex device);
+  bool share_limit(c10::DeviceIndex device);
+  bool limit_grew(c10::DeviceIndex device);
   void release(void *ptr);
   void release_slowly(void *ptr, unsigned detour);
   void release_foreign(int rc, void *ptr);
@@ -158,6 +169,8 @@ class Allocator final : public CUDAAllocator {
   Pools pools_;
   History history_;
   Exports exports_;
+  std::mutex limits_lock_;
+  std::vector<Limit> limits_;  // guarded by limits_lock_; of each device, once one was set
   std::mutex observers_lock_;
   std::vector<torch_cuda::OutOfMemoryObserver> observers_;  // guarded by observers_lock_
 };

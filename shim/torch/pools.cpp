@@ -100,11 +100,13 @@ void Pools::behave(gap_heap *heap, int device, Pool pool, unsigned bit, bool on)
   if (entry->adopted) gap_pool_behave(heap, device, id_of(pool), entry->behaviour);
 }
 
-std::vector<Pool> Pools::last_resorts(int device) {
+std::vector<Pool> Pools::last_resorts(int device, Server server) {
   std::lock_guard<std::mutex> guard(lock_);
   std::vector<Pool> out;
   for (const Entry &entry : entries_)
-    if (entry.device == device && (entry.behaviour & GAP_POOL_USE_ON_OOM) && entry.adopted) out.push_back(entry.pool);
+    if (entry.device == device && (entry.behaviour & GAP_POOL_USE_ON_OOM) &&
+        (server == Server::kNative ? entry.native : entry.adopted))
+      out.push_back(entry.pool);
   return out;
 }
 

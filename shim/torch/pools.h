@@ -38,7 +38,7 @@ class Pools {
   Server server(int device, Pool pool);
   // One of GAP_POOL_NO_SPLIT and GAP_POOL_USE_ON_OOM, on or off; a pool that is not made yet takes it along.
   void behave(gap_heap *heap, int device, Pool pool, unsigned bit, bool on);
-  std::vector<Pool> last_resorts(int device);
+  std::vector<Pool> last_resorts(int device, Server server);
   // Flags and tag of a pool that has no block yet, on whichever device; GAP_ESTATE: it has.
   int set_flags(Pool pool, unsigned flags, const char *tag);
 

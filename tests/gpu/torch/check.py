@@ -29,7 +29,8 @@ KERNEL_FREE = {
                 "context_of_what_is_given_back", "out_of_memory_entry", "trackers", "metadata"],
     "programs": ["installed_where_caching_is_off"],
     "profiler": ["free_of_what_was_there_before", "events_of_blocks", "nothing_is_kept_of_a_profile", "event_of_an_error"],
-    "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom", "out_of_memory_names_pools"],
+    "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom", "out_of_memory_names_pools",
+              "one_fraction_for_both_allocators"],
 }
 
 

@@ -134,5 +134,56 @@ def test_own_allocator():
     del plugin
 
 
+CARD = "NOCARD_DEVICES" not in os.environ
+
+
+def refused(bytes_):
+    try:
+        tensor(bytes_)
+    except torch.OutOfMemoryError:
+        return True
+    return False
+
+
+def test_one_fraction_for_both_allocators():
+    """What a pool with an allocator of its own holds counts, too; and what is idle in one that may be used on OOM is."""
+    plugin = torch.cuda.memory.CUDAPluggableAllocator(os.path.join(BUILD, "help.so"), "help_plugin_alloc", "help_plugin_free")
+    apart, lent = torch.cuda.MemPool(plugin.allocator()), torch.cuda.MemPool(plugin.allocator(), use_on_oom=True)
+    settle()
+    fraction = (torch.cuda.memory_reserved() + 80 * MIB) / torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(fraction)
+    try:
+        with torch.cuda.use_mem_pool(apart):
+            a = tensor(40 * MIB)
+        with torch.cuda.use_mem_pool(lent):
+            b = tensor(40 * MIB)
+        where = b.data_ptr()
+        assert refused(40 * MIB) and torch.cuda.get_per_process_memory_fraction() == fraction
+        del a, b
+        c = tensor(30 * MIB)
+        assert c.data_ptr() == where and refused(30 * MIB)
+        if CARD:
+            c.record_stream(torch.cuda.Stream())
+        del c
+        torch.cuda.synchronize()
+        with torch.cuda.use_mem_pool(lent):
+            e = tensor(20 * MIB)
+        assert e.data_ptr() == where
+        del e, apart
+        settle()
+        x = tensor(40 * MIB)  # of what `apart` had
+        del x
+        if CARD:  # PyTorch's own message needs one
+            with torch.cuda.use_mem_pool(lent):
+                y, z = tensor(40 * MIB), tensor(40 * MIB)  # our idle memory makes room
+            del y, z
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    del lent
+    settle()
+    assert helper.help_plugin_live() == 0
+    del plugin
+
+
 if __name__ == "__main__":
     run_group()
