@@ -18,6 +18,7 @@ int gap__carrier_ready(struct gap__carrier *c) {
 }
 
 void gap__carrier_free(struct gap__carrier *c) {
+  gap__card_sums_free(&c->sums, c->dev);
   for (int i = 0; i < GAP__CARRY_WINDOW; i++)
     if (c->events[i]) gap__dev_event_destroy(c->dev, c->events[i]);
   for (int i = 0; i < 2; i++)
@@ -96,7 +97,7 @@ static int abandon(struct gap__carrier *c, int rc) {
 /* ---- checksums ---- */
 
 static uint64_t sum_of(const struct gap__piece *p, const unsigned char *at) {
-  return gap__sum(at, gap__piece_bytes(p));
+  return p->by_card ? gap__card_sum_here(at, gap__piece_bytes(p)) : gap__sum(at, gap__piece_bytes(p));
 }
 
 static int add_up(void *arg, uint32_t i) {
@@ -119,31 +120,51 @@ struct checking {
   _Atomic uint32_t wrong; /* 1 + a piece */
 };
 
+/* The card adds this one up where it will lie. */
+static bool is_for_card(const struct gap__carrier *c, const struct gap__piece *p) {
+  return p->by_card && c->sums.function;
+}
+
 static int check(void *arg, uint32_t i) {
   struct checking *checking = arg;
   const struct gap__piece *piece = &checking->pieces[i];
-  if (sum_of(piece, piece->host) == piece->sum) return 0;
+  if (is_for_card(checking->carrier, piece) || sum_of(piece, piece->host) == piece->sum) return 0;
   atomic_store(&checking->wrong, i + 1);
   return GAP_EIO;
 }
 
 /* ---- host memory ---- */
 
-/* A copy that has ended: a crew adds it up, the caller may take the memory away. */
-static int leave(struct gap__carrier *c, struct gap__crew *crew, const struct gap__piece *p, uint32_t i,
-                 gap__carry_fn *done, void *arg) {
+static uint32_t slot_of(uint32_t i) { return i % GAP__CARRY_WINDOW; }
+
+/* Piece `i` with its sum by the card: of what goes before its copy, of what comes behind it. */
+static int copy_and_sum(struct gap__carrier *c, uint32_t i, const struct gap__piece *p, bool out) {
+  gap_stream stream = c->streams[i % 2];
+  uint64_t bytes = gap__piece_bytes(p);
+  int rc = out ? gap__card_sums_queue(&c->sums, c->dev, slot_of(i), p->addr, bytes, stream) : 0;
+  if (!rc) rc = copy_bytes(c, p, p->host, out, stream);
+  if (!rc && !out) rc = gap__card_sums_queue(&c->sums, c->dev, slot_of(i), p->addr, bytes, stream);
+  return rc ? rc : gap__dev_event_record(c->dev, c->events[slot_of(i)], stream);
+}
+
+/* A copy that has ended: its sum is there, or a crew adds it up; the caller may take the memory away. */
+static int leave(struct gap__carrier *c, struct gap__crew *crew, struct gap__piece *p, uint32_t i, gap__carry_fn *done,
+                 void *arg) {
   int rc = await(c, i);
   if (rc) return rc;
-  gap__crew_let(crew, i + 1);
+  if (p[i].by_card) p[i].sum = gap__card_sums_take(&c->sums, slot_of(i));
+  else gap__crew_let(crew, i + 1);
   return done(arg, &p[i]);
 }
 
 int gap__carry_out_host(struct gap__carrier *c, struct gap__piece *p, uint32_t count, gap__carry_fn *done, void *arg) {
+  bool card = count && gap__card_sums_ready(&c->sums, c->dev, GAP__CARRY_WINDOW);
   struct gap__crew crew;
   int rc = 0;
-  gap__crew_start(&crew, gap__crew_size(count), add_up, p);
+  gap__crew_start(&crew, card ? 0 : gap__crew_size(count), add_up, p);
   for (uint32_t i = 0, end = count + GAP__CARRY_WINDOW - 1; i < end && !rc; i++) {
-    if (i < count) rc = copy(c, i, &p[i], p[i].host, true);
+    if (i < count) p[i].by_card = card;
+    if (i < count) rc = card ? copy_and_sum(c, i, &p[i], true) : copy(c, i, &p[i], p[i].host, true);
     if (!rc && i + 1 >= GAP__CARRY_WINDOW && i + 1 - GAP__CARRY_WINDOW < count)
       rc = leave(c, &crew, p, i + 1 - GAP__CARRY_WINDOW, done, arg);
   }
@@ -152,21 +173,36 @@ int gap__carry_out_host(struct gap__carrier *c, struct gap__piece *p, uint32_t c
   return rc ? rc : summed;
 }
 
+/* Piece `i` has come, and is what it was.  There may be none of that number: before the first one, counting backwards is counting far. */
+static int arrive(struct gap__carrier *c, const struct gap__piece *p, uint32_t i, uint32_t count) {
+  if (i >= count) return 0;
+  int rc = await(c, i);
+  if (rc || !is_for_card(c, &p[i]) || gap__card_sums_take(&c->sums, slot_of(i)) == p[i].sum) return rc;
+  return differs(c, &p[i], "host memory");
+}
+
+static uint32_t processors_sum(const struct gap__carrier *c, const struct gap__piece *p, uint32_t count) {
+  uint32_t theirs = 0;
+  for (uint32_t i = 0; i < count; i++) theirs += !is_for_card(c, &p[i]);
+  return theirs;
+}
+
 int gap__carry_in_host(struct gap__carrier *c, const struct gap__piece *p, uint32_t count, gap__carry_fn *before,
                        void *arg) {
   struct checking checking = {.carrier = c, .pieces = p};
   struct gap__crew crew;
   int rc = 0;
-  gap__crew_start(&crew, gap__crew_size(count), check, &checking);
+  if (count) (void)gap__card_sums_ready(&c->sums, c->dev, GAP__CARRY_WINDOW);
+  gap__crew_start(&crew, gap__crew_size(processors_sum(c, p, count)), check, &checking);
   if (crew.thread_count) gap__crew_let(&crew, count);
-  for (uint32_t i = 0; i < count && !rc; i++) {
-    if (i >= GAP__CARRY_WINDOW) rc = await(c, i - GAP__CARRY_WINDOW); /* who drains the device waits for a few only */
-    if (!rc) rc = before(arg, &p[i]);
-    if (!rc) rc = copy(c, i, &p[i], p[i].host, false);
+  for (uint32_t i = 0; i < count + GAP__CARRY_WINDOW && !rc; i++) {
+    rc = arrive(c, p, i - GAP__CARRY_WINDOW, count); /* who drains the device waits for a few only */
+    if (rc || i >= count) continue;
+    rc = before(arg, &p[i]);
+    if (!rc) rc = is_for_card(c, &p[i]) ? copy_and_sum(c, i, &p[i], false) : copy(c, i, &p[i], p[i].host, false);
   }
   gap__crew_let(&crew, count); /* where there are no threads, behind the copies */
-  rc = rc ? abandon(c, rc) : settle(c);
-  if (rc && !c->lost) rc = abandon(c, rc);
+  if (rc) rc = abandon(c, rc);
   int checked = gap__crew_end(&crew);
   uint32_t wrong = atomic_load(&checking.wrong);
   return rc ? rc : wrong ? differs(c, &p[wrong - 1], "host memory") : checked;

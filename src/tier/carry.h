@@ -1,7 +1,7 @@
 /* Carrying pieces between the device and where they are kept.
  *
- * Host memory: copies of up to 32 MiB on two streams of our own, some under way at once; threads of a crew add up what has arrived, or
- * check what is to go, behind the copies.  Disk and servers: pieces of up to 8 MiB pass through a few buffers of pinned memory, so that the disk
+ * Host memory: copies of up to 32 MiB on two streams of our own, some under way at once.  The card adds up what goes and what has come back, if
+ * it can (card_sum.h); else threads of a crew add up what has arrived, or check what is to go, behind the copies.  Disk and servers: pieces of up to 8 MiB pass through a few buffers of pinned memory, so that the disk
  * and the copy engine work side by side.
  *
  * When a call has failed, nothing is under way any more, unless the driver does not even say what is over (`lost`): then memory that
@@ -9,6 +9,7 @@
 #ifndef GAP_TIER_CARRY_H
 #define GAP_TIER_CARRY_H
 
+#include "tier/card_sum.h"
 #include "tier/image.h"
 #include "tier/spans.h"
 
@@ -21,6 +22,7 @@ struct gap__carrier {
   unsigned char *stages[GAP__CARRY_STAGES]; /* of GAP__CARRY_DISK_UNITS; NULL: none */
   struct gap__spans spans; /* where pieces' addresses are places in a byte string: what it is packed from; else none */
   struct gap__far *far;    /* of pieces on servers; NULL: there are none */
+  struct gap__card_sums sums; /* a slot for each of the window */
   bool lost;
   char words[400]; /* why a call failed, where it was not the driver */
 };

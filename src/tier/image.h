@@ -18,6 +18,7 @@ struct gap__piece {
   uint32_t far;   /* its name on servers; 0: it is not there */
   unsigned char *host;
   uint64_t sum;
+  bool by_card; /* whose sum it is: card_sum.h or base/sum.h */
   gap_pool_id pool;
 };
 
