@@ -97,7 +97,8 @@ int gap__trace_file_reserve(struct gap__trace_file *file, uint64_t bytes) {
   release_signal(&held);
   if (!errno) return 0;
   gap__trace_file_complain(file, "cannot have its size");
-  return ftruncate(file->fd, 0), GAP_EIO;
+  (void)!ftruncate(file->fd, 0);
+  return GAP_EIO;
 }
 
 static bool write_whole(int fd, const char *bytes, size_t count) {

@@ -201,8 +201,8 @@ static int take_first(const struct order *order, int (*compare)(const void *, co
   if (!sorted) return GAP_ENOMETA;
   for (uint32_t i = 0; i < count; i++) sorted[i] = i;
   qsort_r(sorted, count, sizeof *sorted, compare, (void *)order);
-  *out = realloc(sorted, ((size_t)(count < most ? count : most) + 1) * sizeof *sorted);
-  if (!*out) *out = sorted;
+  uint32_t *first = realloc(sorted, ((size_t)(count < most ? count : most) + 1) * sizeof *sorted);
+  *out = first ? first : sorted;
   return 0;
 }
 

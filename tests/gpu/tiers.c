@@ -4,6 +4,7 @@
  *   cold      the first sleep, which has to pin its memory; and how fast a pool is pinned by itself
  *   warm      sleep and wake with the pool filled beforehand: the median of --cycles
  *   unchanged a sleep whose copy was kept
+ *   damage    one bit of a copy that sleeps: waking must refuse, and not once the bit is right again
  *   both      one half of the bytes falls asleep while the other one wakes
  *   disk      --disk-bytes by sleep and wake, and by the same file code at depths of 1, 8 and 32 operations of 1 MiB
  *
@@ -30,7 +31,7 @@
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
 #define BLOCK (256 * MIB)
-enum { BLOCKS_MAX = 1024, CYCLES_MAX = 100 };
+enum { BLOCKS_MAX = 1024, CYCLES_MAX = 100, DAMAGED_MAX = 8 };
 
 static struct {
   uint64_t bytes, cycles, disk_bytes;
@@ -193,7 +194,25 @@ struct figures {
   double cold_sleep, cold_wake, pin, sleep, wake, unchanged;
   double disk_sleep, disk_wake, writes[3], reads[3];
   double both; /* GB/s, both ways together */
+  unsigned damaged, noticed;
+  bool by_card; /* sums are made by the card */
 };
+
+/* Of each fourth piece. */
+static void damage(struct bench *b, struct figures *f) {
+  const struct gap__image *image = &b->tier->devices[0].image;
+  sleep_time(b, 0);
+  for (uint32_t i = 0; i < image->count && f->damaged < DAMAGED_MAX; i += 4) {
+    unsigned char *byte = image->pieces[i].host + gap__piece_bytes(&image->pieces[i]) / 3;
+    *byte ^= 0x20;
+    f->damaged++;
+    f->noticed += gap__tier_wake(b->tier, 0, "weights", 0) == GAP_EIO;
+    *byte ^= 0x20;
+  }
+  f->by_card = image->count && image->pieces[0].by_card;
+  if (f->noticed < f->damaged) b->errors++;
+  wake_time(b, 0);
+}
 
 static void measure_host(struct bench *b, gap_pool_id pool, struct figures *f) {
   double sleeps[CYCLES_MAX], wakes[CYCLES_MAX];
@@ -215,6 +234,7 @@ static void measure_host(struct bench *b, gap_pool_id pool, struct figures *f) {
   f->wake = median(wakes, options.cycles);
   f->unchanged = sleep_time(b, GAP_SLEEP_UNCHANGED);
   wake_time(b, 0);
+  damage(b, f);
   give_blocks(b);
 }
 
@@ -332,6 +352,8 @@ static void print(const struct bench *b, const struct figures *f) {
   printf("\"wake_s\": %.4f, \"wake_gb_s\": %.2f, \"wake_of_link\": %.3f, \"unchanged_sleep_ms\": %.2f, \"both_gb_s\": "
          "%.2f, ",
          f->wake, wake, wake / f->link.on, 1e3 * f->unchanged, f->both);
+  printf("\"sums_by_card\": %s, \"damaged\": %u, \"noticed\": %u, ", f->by_card ? "true" : "false", f->damaged,
+         f->noticed);
   if (options.disk)
     printf(
         "\"disk_write_gb_s\": [%.2f, %.2f, %.2f], \"disk_read_gb_s\": [%.2f, %.2f, %.2f], \"disk_sleep_gb_s\": %.2f, "
