@@ -13,7 +13,7 @@
 #include "tier/image.h"
 #include "tier/spans.h"
 
-enum { GAP__CARRY_WINDOW = 16, GAP__CARRY_STAGES = 4, GAP__CARRY_HOST_UNITS = 16, GAP__CARRY_DISK_UNITS = 4 };
+enum { GAP__CARRY_WINDOW = 8, GAP__CARRY_STAGES = 4, GAP__CARRY_HOST_UNITS = 16, GAP__CARRY_DISK_UNITS = 4 };
 
 struct gap__carrier {
   struct gap__dev *dev;
