@@ -17,7 +17,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = ["compiled", "ipc", "basics", "graphs", "history", "pools", "late", "caching", "profiler",
-          "threads", "programs"]
+          "threads", "programs", "overflow"]
 KERNEL_FREE = {
     "bare": [],
     "caching": ["whole_blocks", "last_resort", "two_limits"],
@@ -28,6 +28,7 @@ KERNEL_FREE = {
     "history": ["snapshot_without_history", "sizes_of_segments", "history", "ring_and_skipped_actions",
                 "context_of_what_is_given_back", "out_of_memory_entry", "trackers", "metadata"],
     "programs": ["installed_where_caching_is_off"],
+    "overflow": ["where_they_lie"],
     "profiler": ["free_of_what_was_there_before", "events_of_blocks", "nothing_is_kept_of_a_profile", "event_of_an_error"],
     "pools": ["use_mem_pool", "other_threads_stay_outside", "use_on_oom", "out_of_memory_names_pools",
               "one_fraction_for_both_allocators"],
