@@ -136,6 +136,46 @@ static void code_that_cannot_be_had(void **state) {
   end(&c);
 }
 
+/* Of each call that a sleep or a waking through the card makes, the first few fail in turn: bytes are whole, and nothing is left behind. */
+static void any_call_that_fails(void **state) {
+  (void)state;
+  static const char *const calls[] = {"cuModuleLoadData", "cuModuleGetFunction", "cuMemHostRegister", "cuLaunchKernel",
+                                      "cuMemcpyAsync",    "cuEventRecord",       "cuEventSynchronize"};
+  unsigned refused = 0;
+  for (unsigned call = 0; call < sizeof calls / sizeof *calls; call++)
+    for (unsigned nth = 0; nth < 4; nth++) {
+      struct carded c = begin();
+      fake_cuda_fail(calls[call], 999, nth, 1);
+      bool slept = tier_try_sleep(&c.s, "weights", 0) == 0;
+      if (!slept) assert_true(tier_try_filled(c.block, BYTES, 1));
+      if (!slept) assert_int_equal(tier_try_sleep(&c.s, "weights", 0), 0);
+      fake_cuda_fail(calls[call], 999, nth, 1);
+      bool woke = tier_try_wake(&c.s, "weights", 0) == 0;
+      fake_cuda_fail(NULL, 0, 0, 0);
+      if (!woke) assert_int_equal(tier_try_wake(&c.s, "weights", 0), 0);
+      refused += !slept + !woke;
+      end(&c);
+    }
+  assert_true(refused > 0);
+}
+
+/* Sums that the processor made, since the card could not at first, are checked by it when the card can. */
+static void code_that_comes_late(void **state) {
+  (void)state;
+  struct carded c = begin();
+  fake_cuda_fail("cuModuleLoadData", 218, 0, 1);
+  assert_int_equal(tier_try_sleep(&c.s, "weights", 0), 0);
+  const struct gap__piece *piece = &image_of(&c)->pieces[0];
+  assert_false(piece->by_card);
+  piece->host[4321] ^= 1;
+  assert_int_equal(tier_try_wake(&c.s, "weights", 0), GAP_EIO);
+  piece->host[4321] ^= 1;
+  assert_int_equal(tier_try_wake(&c.s, "weights", 0), 0);
+  assert_int_equal(fake_cuda_calls("cuModuleLoadData"), 2);
+  assert_int_equal(fake_cuda_calls("cuLaunchKernel"), 0);
+  end(&c);
+}
+
 static void no_code_at_all(void **state) {
   (void)state;
   struct carded c = begin();
@@ -175,6 +215,8 @@ int main(void) {
       cmocka_unit_test(flipped_bits),
       cmocka_unit_test(launches_that_fail),
       cmocka_unit_test(code_that_cannot_be_had),
+      cmocka_unit_test(any_call_that_fails),
+      cmocka_unit_test(code_that_comes_late),
       cmocka_unit_test(no_code_at_all),
       cmocka_unit_test(each_bit),
   };
