@@ -26,8 +26,11 @@
   "  add.u64 %sum, %sum, %z;\n"
 
 /* A thread takes four words in a row, then goes on by four words for each thread there is. */
+/* clang-format off */
 static const char ptx[] =
-    ".version 7.0\n.target sm_52\n.address_size 64\n"
+    ".version 7.0\n"
+    ".target sm_52\n"
+    ".address_size 64\n"
     ".visible .entry " GAP__CARD_SUM_NAME "(.param .align 8 .b8 argument[24]) {\n"
     "  .reg .pred %end, %first_thread;\n"
     "  .reg .b32 %thread, %threads, %block, %blocks, %index, %all;\n"
@@ -46,39 +49,41 @@ static const char ptx[] =
     "  mul.wide.u32 %at, %index, 4;\n"
     "  mul.wide.u32 %stride, %all, 4;\n"
     "  mov.u64 %step, " TEXT(STEP) ";\n"
-                                   "  mov.u64 %first, " TEXT(
-                                       FIRST) ";\n"
-                                              "  mov.u64 %second, " TEXT(
-                                                  SECOND) ";\n"
-                                                          "  mul.lo.u64 %key, %at, %step;\n"
-                                                          "  sub.u64 %skip, %stride, 4;\n"
-                                                          "  mul.lo.u64 %skip, %skip, %step;\n"
-                                                          "  mov.u64 %sum, 0;\n"
-                                                          "  setp.eq.u32 %first_thread, %thread, 0;\n"
-                                                          "  @%first_thread st.shared.u64 [total], %sum;\n"
-                                                          "  bar.sync 0;\n"
-                                                          "next:\n"
-                                                          "  setp.ge.u64 %end, %at, %words;\n"
-                                                          "  @%end bra done;\n"
-                                                          "  shl.b64 %offset, %at, 3;\n"
-                                                          "  add.u64 %offset, %offset, %addr;\n"
-                                                          "  ld.global.v2.u64 {%a, %b}, [%offset];\n"
-                                                          "  ld.global.v2.u64 {%c, %d}, [%offset+16];\n" ADD("%a")
-                                                              ADD("%b") ADD("%c")
-                                                                  ADD("%d") "  add.u64 %key, %key, %skip;\n"
-                                                                            "  add.u64 %at, %at, %stride;\n"
-                                                                            "  bra next;\n"
-                                                                            "done:\n"
-                                                                            "  red.shared.add.u64 [total], %sum;\n"
-                                                                            "  bar.sync 0;\n"
-                                                                            "  @!%first_thread bra end;\n"
-                                                                            "  ld.shared.u64 %sum, [total];\n"
-                                                                            "  mul.wide.u32 %offset, %block, 8;\n"
-                                                                            "  add.u64 %offset, %offset, %parts;\n"
-                                                                            "  st.global.u64 [%offset], %sum;\n"
-                                                                            "end:\n"
-                                                                            "  ret;\n"
-                                                                            "}\n";
+    "  mov.u64 %first, " TEXT(FIRST) ";\n"
+    "  mov.u64 %second, " TEXT(SECOND) ";\n"
+    "  mul.lo.u64 %key, %at, %step;\n"
+    "  sub.u64 %skip, %stride, 4;\n"
+    "  mul.lo.u64 %skip, %skip, %step;\n"
+    "  mov.u64 %sum, 0;\n"
+    "  setp.eq.u32 %first_thread, %thread, 0;\n"
+    "  @%first_thread st.shared.u64 [total], %sum;\n"
+    "  bar.sync 0;\n"
+    "next:\n"
+    "  setp.ge.u64 %end, %at, %words;\n"
+    "  @%end bra done;\n"
+    "  shl.b64 %offset, %at, 3;\n"
+    "  add.u64 %offset, %offset, %addr;\n"
+    "  ld.global.v2.u64 {%a, %b}, [%offset];\n"
+    "  ld.global.v2.u64 {%c, %d}, [%offset+16];\n"
+    ADD("%a")
+    ADD("%b")
+    ADD("%c")
+    ADD("%d")
+    "  add.u64 %key, %key, %skip;\n"
+    "  add.u64 %at, %at, %stride;\n"
+    "  bra next;\n"
+    "done:\n"
+    "  red.shared.add.u64 [total], %sum;\n"
+    "  bar.sync 0;\n"
+    "  @!%first_thread bra end;\n"
+    "  ld.shared.u64 %sum, [total];\n"
+    "  mul.wide.u32 %offset, %block, 8;\n"
+    "  add.u64 %offset, %offset, %parts;\n"
+    "  st.global.u64 [%offset], %sum;\n"
+    "end:\n"
+    "  ret;\n"
+    "}\n";
+/* clang-format on */
 
 static uint64_t mix(uint64_t z) {
   z = (z ^ z >> 30) * FIRST;
