@@ -4,7 +4,8 @@
  *   cold      the first sleep, which has to pin its memory; and how fast a pool is pinned by itself
  *   warm      sleep and wake with the pool filled beforehand: the median of --cycles
  *   unchanged a sleep whose copy was kept
- *   damage    one bit of a copy that sleeps: waking must refuse, and not once the bit is right again
+ *   damage    one bit of a copy that sleeps: waking must refuse, and not once the bit is right again; and the processor gets the
+ *             card's sums
  *   both      one half of the bytes falls asleep while the other one wakes
  *   disk      --disk-bytes by sleep and wake, and by the same file code at depths of 1, 8 and 32 operations of 1 MiB
  *
@@ -195,7 +196,8 @@ struct figures {
   double disk_sleep, disk_wake, writes[3], reads[3];
   double both; /* GB/s, both ways together */
   unsigned damaged, noticed;
-  bool by_card; /* sums are made by the card */
+  unsigned unequal; /* sums of the card's that the processor does not get */
+  bool by_card;     /* sums are made by the card */
 };
 
 /* Of each fourth piece. */
@@ -203,14 +205,16 @@ static void damage(struct bench *b, struct figures *f) {
   const struct gap__image *image = &b->tier->devices[0].image;
   sleep_time(b, 0);
   for (uint32_t i = 0; i < image->count && f->damaged < DAMAGED_MAX; i += 4) {
-    unsigned char *byte = image->pieces[i].host + gap__piece_bytes(&image->pieces[i]) / 3;
+    const struct gap__piece *piece = &image->pieces[i];
+    unsigned char *byte = piece->host + gap__piece_bytes(piece) / 3;
+    f->unequal += piece->by_card && gap__card_sum_here(piece->host, gap__piece_bytes(piece)) != piece->sum;
     *byte ^= 0x20;
     f->damaged++;
     f->noticed += gap__tier_wake(b->tier, 0, "weights", 0) == GAP_EIO;
     *byte ^= 0x20;
   }
   f->by_card = image->count && image->pieces[0].by_card;
-  if (f->noticed < f->damaged) b->errors++;
+  if (f->noticed < f->damaged || f->unequal) b->errors++;
   wake_time(b, 0);
 }
 
@@ -352,8 +356,8 @@ static void print(const struct bench *b, const struct figures *f) {
   printf("\"wake_s\": %.4f, \"wake_gb_s\": %.2f, \"wake_of_link\": %.3f, \"unchanged_sleep_ms\": %.2f, \"both_gb_s\": "
          "%.2f, ",
          f->wake, wake, wake / f->link.on, 1e3 * f->unchanged, f->both);
-  printf("\"sums_by_card\": %s, \"damaged\": %u, \"noticed\": %u, ", f->by_card ? "true" : "false", f->damaged,
-         f->noticed);
+  printf("\"sums_by_card\": %s, \"damaged\": %u, \"noticed\": %u, \"unequal_sums\": %u, ",
+         f->by_card ? "true" : "false", f->damaged, f->noticed, f->unequal);
   if (options.disk)
     printf(
         "\"disk_write_gb_s\": [%.2f, %.2f, %.2f], \"disk_read_gb_s\": [%.2f, %.2f, %.2f], \"disk_sleep_gb_s\": %.2f, "
