@@ -81,6 +81,9 @@ static void by_card(void **state) {
     assert_true(tier_try_filled(c.block, BYTES, 1));
   }
   end(&c);
+  assert_int_equal(fake_cuda_calls("cuModuleLoadData"), 2); /* one each way */
+  assert_int_equal(fake_cuda_calls("cuModuleUnload"), 2);
+  assert_int_equal(fake_cuda_calls("cuMemHostUnregister"), fake_cuda_calls("cuMemHostRegister"));
 }
 
 static void flipped_bits(void **state) {
