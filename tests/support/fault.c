@@ -1,15 +1,17 @@
 /* See fault.h. */
 #include "support/fault.h"
 
+#include <stdatomic.h>
+
 static _Thread_local struct fault *watched;
 
 struct fault *fault_watched(void) {
   return watched;
 }
 void fault_watch(struct fault *f) { watched = f; }
-void fault_clear(struct fault *f) { f->over = true; }
+void fault_clear(struct fault *f) { atomic_store(&f->over, true); }
 void fault_quietly(struct fault *f, bool on) {
-  f->over = on;
+  atomic_store(&f->over, on);
   fault_watch(on ? NULL : f);
 }
 

@@ -30,11 +30,12 @@ struct fault {
   struct gap__dev_ops ops; /* in the place of the backend's */
   const struct gap__dev_ops *inner;
   struct fault_plan plan;
-  bool over;      /* nothing fails any more */
-  bool destroyed; /* with its backend */
-  uint64_t hits;
-  uint64_t calls[FAULT_KINDS], done[FAULT_KINDS]; /* made, and made with success */
-  int64_t pages_mapped, pieces;                   /* host memory not given back: mappings, and pieces of malloc */
+  _Atomic bool over; /* nothing fails any more */
+  bool destroyed;    /* with its backend */
+  /* threads of the library's make calls, too */
+  _Atomic uint64_t hits;
+  _Atomic uint64_t calls[FAULT_KINDS], done[FAULT_KINDS]; /* made, and made with success */
+  int64_t pages_mapped, pieces; /* host memory not given back: mappings, and pieces of malloc */
 };
 
 /* From here on the calls of `dev` go through `f`, which must outlive it. */

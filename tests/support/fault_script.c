@@ -123,7 +123,7 @@ static uint64_t given_bytes(void *arg) { return device_bytes(arg); }
 
 /* Mappings change only by these calls. */
 static uint64_t version(void *arg) {
-  const uint64_t *done = ((const struct play *)arg)->fault.done;
+  const _Atomic uint64_t *done = ((const struct play *)arg)->fault.done;
   return done[GAP__CALL_map] + done[GAP__CALL_unmap] + done[GAP__CALL_set_access] + done[GAP__CALL_segment_alloc] +
          done[GAP__CALL_segment_free] + done[GAP__CALL_chunk_release];
 }
