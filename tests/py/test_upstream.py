@@ -133,7 +133,11 @@ def test_what_was_late_is_said_and_run_another_time(upstream, runner, tmp_path, 
     assert upstream.report(["test_cuda"], results) == (1, 0)
     assert f"counted nowhere: 2: {names[1]}, {names[2]}" in capsys.readouterr().out
     upstream.write_json(tmp_path / "found.json", results)
-    assert upstream.read_json(tmp_path / "found.json") == {names[0]: results[0]}
+    found = upstream.read_json(tmp_path / "found.json")
+    assert found[names[0]] == results[0] and [upstream.is_late(found[name]) for name in names] == [False, True, True]
+    # Its names are known: nothing is collected.
+    assert upstream.main([str(tmp_path), "--go-on", str(tmp_path / "found.json"), "--only", "memory_", "--list"]) == 0
+    assert capsys.readouterr().out.split() == names
 
 
 def test_command_line(upstream, tmp_path, capsys):
