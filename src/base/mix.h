@@ -4,10 +4,15 @@
 
 #include <stdint.h>
 
+/* Its numbers by name, for code that is not C (tier/card_sum.c). */
+#define GAP__MIX64_SHIFT 33
+#define GAP__MIX64_FIRST 0xFF51AFD7ED558CCD
+#define GAP__MIX64_SECOND 0xC4CEB9FE1A85EC53
+
 static inline uint64_t gap__mix64(uint64_t x) {
-  x = (x ^ x >> 33) * 0xFF51AFD7ED558CCDu;
-  x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53u;
-  return x ^ x >> 33;
+  x = (x ^ x >> GAP__MIX64_SHIFT) * GAP__MIX64_FIRST;
+  x = (x ^ x >> GAP__MIX64_SHIFT) * GAP__MIX64_SECOND;
+  return x ^ x >> GAP__MIX64_SHIFT;
 }
 
 #endif

@@ -3,11 +3,9 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "base/mix.h"
 
-/* SplitMix64's: the step from a word's place to the next one's, and the two factors of its mix. */
-#define STEP 0x9E3779B97F4A7C15
-#define FIRST 0xBF58476D1CE4E5B9
-#define SECOND 0x94D049BB133111EB
+#define STEP 0x9E3779B97F4A7C15 /* from a word's place to the next one's: 2^64 over the golden ratio */
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 
@@ -15,13 +13,13 @@
 #define ADD(word) \
   "  add.u64 %key, %key, %step;\n" \
   "  add.u64 %z, " word ", %key;\n" \
-  "  shr.u64 %t, %z, 30;\n" \
+  "  shr.u64 %t, %z, " TEXT(GAP__MIX64_SHIFT) ";\n" \
   "  xor.b64 %z, %z, %t;\n" \
   "  mul.lo.u64 %z, %z, %first;\n" \
-  "  shr.u64 %t, %z, 27;\n" \
+  "  shr.u64 %t, %z, " TEXT(GAP__MIX64_SHIFT) ";\n" \
   "  xor.b64 %z, %z, %t;\n" \
   "  mul.lo.u64 %z, %z, %second;\n" \
-  "  shr.u64 %t, %z, 31;\n" \
+  "  shr.u64 %t, %z, " TEXT(GAP__MIX64_SHIFT) ";\n" \
   "  xor.b64 %z, %z, %t;\n" \
   "  add.u64 %sum, %sum, %z;\n"
 
@@ -49,8 +47,8 @@ static const char ptx[] =
     "  mul.wide.u32 %at, %index, 4;\n"
     "  mul.wide.u32 %stride, %all, 4;\n"
     "  mov.u64 %step, " TEXT(STEP) ";\n"
-    "  mov.u64 %first, " TEXT(FIRST) ";\n"
-    "  mov.u64 %second, " TEXT(SECOND) ";\n"
+    "  mov.u64 %first, " TEXT(GAP__MIX64_FIRST) ";\n"
+    "  mov.u64 %second, " TEXT(GAP__MIX64_SECOND) ";\n"
     "  mul.lo.u64 %key, %at, %step;\n"
     "  sub.u64 %skip, %stride, 4;\n"
     "  mul.lo.u64 %skip, %skip, %step;\n"
@@ -85,16 +83,10 @@ static const char ptx[] =
     "}\n";
 /* clang-format on */
 
-static uint64_t mix(uint64_t z) {
-  z = (z ^ z >> 30) * FIRST;
-  z = (z ^ z >> 27) * SECOND;
-  return z ^ z >> 31;
-}
-
 uint64_t gap__card_sum_here(const void *data, uint64_t bytes) {
   const uint64_t *words = data;
   uint64_t sum = 0, key = 0;
-  for (uint64_t i = 0; i < bytes / 8; i++) sum += mix(words[i] + (key += STEP));
+  for (uint64_t i = 0; i < bytes / 8; i++) sum += gap__mix64(words[i] + (key += STEP));
   return sum;
 }
 

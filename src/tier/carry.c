@@ -173,9 +173,8 @@ int gap__carry_out_host(struct gap__carrier *c, struct gap__piece *p, uint32_t c
   return rc ? rc : summed;
 }
 
-/* Piece `i` has come, and is what it was.  There may be none of that number: before the first one, counting backwards is counting far. */
-static int arrive(struct gap__carrier *c, const struct gap__piece *p, uint32_t i, uint32_t count) {
-  if (i >= count) return 0;
+/* Piece `i` has come, and is what it was. */
+static int arrive(struct gap__carrier *c, const struct gap__piece *p, uint32_t i) {
   int rc = await(c, i);
   if (rc || !is_for_card(c, &p[i]) || gap__card_sums_take(&c->sums, slot_of(i)) == p[i].sum) return rc;
   return differs(c, &p[i], "host memory");
@@ -196,7 +195,8 @@ int gap__carry_in_host(struct gap__carrier *c, const struct gap__piece *p, uint3
   gap__crew_start(&crew, gap__crew_size(processors_sum(c, p, count)), check, &checking);
   if (crew.thread_count) gap__crew_let(&crew, count);
   for (uint32_t i = 0; i < count + GAP__CARRY_WINDOW && !rc; i++) {
-    rc = arrive(c, p, i - GAP__CARRY_WINDOW, count); /* who drains the device waits for a few only */
+    if (i >= GAP__CARRY_WINDOW)
+      rc = arrive(c, p, i - GAP__CARRY_WINDOW); /* who drains the device waits for a few only */
     if (rc || i >= count) continue;
     rc = before(arg, &p[i]);
     if (!rc) rc = is_for_card(c, &p[i]) ? copy_and_sum(c, i, &p[i], false) : copy(c, i, &p[i], p[i].host, false);

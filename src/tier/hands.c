@@ -42,25 +42,19 @@ int gap__hands_start(struct gap__hands *h, uint32_t threads, gap__task_fn *fn, v
   return GAP_ENOMETA;
 }
 
-void gap__hands_give(struct gap__hands *h, struct gap__task *task, uint32_t parts) {
-  *task = (struct gap__task){.parts = parts};
+static void give(struct gap__hands *h, struct gap__task *task, uint32_t parts, bool first) {
   pthread_mutex_lock(&h->mutex);
-  if (h->tail) h->tail->next = task;
-  else h->head = task;
-  h->tail = task;
+  *task = (struct gap__task){.parts = parts, .next = first ? h->head : NULL};
+  if (first || !h->head) h->head = task;
+  else h->tail->next = task;
+  if (!task->next) h->tail = task;
   pthread_cond_broadcast(&h->more);
   pthread_mutex_unlock(&h->mutex);
 }
 
-void gap__hands_give_first(struct gap__hands *h, struct gap__task *task, uint32_t parts) {
-  *task = (struct gap__task){.parts = parts};
-  pthread_mutex_lock(&h->mutex);
-  task->next = h->head;
-  h->head = task;
-  if (!h->tail) h->tail = task;
-  pthread_cond_broadcast(&h->more);
-  pthread_mutex_unlock(&h->mutex);
-}
+void gap__hands_give(struct gap__hands *h, struct gap__task *task, uint32_t parts) { give(h, task, parts, false); }
+
+void gap__hands_give_first(struct gap__hands *h, struct gap__task *task, uint32_t parts) { give(h, task, parts, true); }
 
 void gap__hands_end(struct gap__hands *h) {
   if (!h->thread_count) return;

@@ -1,4 +1,5 @@
-/* Threads that do tasks in the order in which they were given, but for what cannot wait.  A task is cut into parts, which several threads may do side by side. */
+/* Threads that do tasks in the order in which they were given, but for what cannot wait.  A task is cut into parts, which several
+ * threads may do side by side. */
 #ifndef GAP_TIER_HANDS_H
 #define GAP_TIER_HANDS_H
 

@@ -417,7 +417,7 @@ static int take_failure(struct tier_item *item, char *words) {
   return rc;
 }
 
-static int await_awaited(struct tier_device *d, struct tier_item *item, char *words) {
+static int await_ends(struct tier_device *d, struct tier_item *item, char *words) {
   pthread_mutex_lock(&d->items.mutex);
   while (item->awaited) pthread_cond_wait(&d->items.changed, &d->items.mutex);
   int rc = take_failure(item, words);
@@ -450,7 +450,7 @@ int gap__tier_join(struct gap__tier *tier, int device, gap_item name, gap_stream
   struct tier_item *item;
   int rc = hold(tier, device, name, &d, &item);
   if (rc) return rc;
-  rc = await_awaited(d, item, words);
+  rc = await_ends(d, item, words);
   if (!rc && !gap__dev_recordable(d->dev, stream)) rc = GAP_ESTATE;
   if (!rc && !item->on_disk)
     rc = gap__dev_stream_wait(d->dev, stream, item->event); /* what is carried was waited for */

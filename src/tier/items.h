@@ -32,7 +32,7 @@ struct tier_item {
   uint32_t jobs;            /* under way */
   uint32_t holders;         /* callers that wait for something of it */
   uint32_t awaited;         /* of these: a join waits for their ends */
-  uint32_t unsummed;        /* pieces without a checksum */
+  bool unsummed;            /* its checksums are being made */
   int lost, failed;         /* why the bytes are not here; why the newest get failed, until somebody was told */
   char *words;              /* of these; NULL: the code says all */
   struct tier_job *ended;   /* streams may wait for their events still */
@@ -57,7 +57,7 @@ struct tier_items {
 enum tier_job_kind { TIER_JOB_SUM, TIER_JOB_CHECK, TIER_JOB_WRITE, TIER_JOB_READ };
 struct tier_job {
   struct gap__task task;
-  struct tier_job *next; /* in one of its item's lists */
+  struct tier_job *next; /* in its item's list */
   struct tier_device *d;
   struct tier_item *item;
   enum tier_job_kind kind;

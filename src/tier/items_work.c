@@ -32,14 +32,13 @@ void gap__items_job_drop(struct tier_job *job) {
   free(job);
 }
 
+/* Somebody waits for a comparison, or will. */
 static void send(struct tier_job *job) {
   struct tier_items *items = items_of(job);
   atomic_store(&job->left, job->count);
   switch (job->kind) {
     case TIER_JOB_SUM: gap__hands_give(&items->arrivals, &job->task, 1); break;
-    case TIER_JOB_CHECK:
-      gap__hands_give_first(&items->sums, &job->task, job->count);
-      break; /* somebody waits, or will */
+    case TIER_JOB_CHECK: gap__hands_give_first(&items->sums, &job->task, job->count); break;
     case TIER_JOB_WRITE:
     case TIER_JOB_READ: gap__hands_give(&items->disk, &job->task, 1); break;
   }
@@ -62,7 +61,7 @@ static void end(struct tier_job *job, const char *words) {
   pthread_mutex_lock(&items->mutex);
   int rc = atomic_load(&job->rc);
   if (rc) note(job, rc, words);
-  if (job->kind == TIER_JOB_SUM) job->item->unsummed = 0;
+  if (job->kind == TIER_JOB_SUM) job->item->unsummed = false;
   else job->item->awaited--;
   job->item->stuck |= job->stuck;
   job->item->jobs--;
@@ -77,7 +76,7 @@ void gap__items_job_start(struct tier_job *job) {
   struct tier_item *item = job->item;
   pthread_mutex_lock(&items->mutex);
   item->jobs++;
-  if (job->kind == TIER_JOB_SUM) item->unsummed = job->count;
+  if (job->kind == TIER_JOB_SUM) item->unsummed = true;
   else item->awaited++;
   bool is_over = job->kind == TIER_JOB_CHECK && (item->unsummed || atomic_load(&job->rc));
   pthread_mutex_unlock(&items->mutex);

@@ -1,6 +1,7 @@
 /* Checksums of sleeping memory that the card makes itself: the value, what is noticed, and what happens where the card does not. */
 #include <string.h>
 
+#include "base/mix.h"
 #include "dev/cuda/cuda.h"
 #include "support/fake_cuda.h"
 #include "support/tier_try.h"
@@ -12,12 +13,6 @@
 
 /* ---- the kernel's part, by the processor ---- */
 
-static uint64_t mix(uint64_t z) {
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
-  z = (z ^ z >> 27) * 0x94D049BB133111EB;
-  return z ^ z >> 31;
-}
-
 static void run_sum(const void *argument, const struct fake_cuda_grid *grid) {
   const struct gap__card_sum_argument *a = argument;
   const uint64_t *words = (const uint64_t *)(uintptr_t)a->addr;
@@ -25,7 +20,7 @@ static void run_sum(const void *argument, const struct fake_cuda_grid *grid) {
   for (uint64_t block = 0; block < grid->blocks[0]; block++) {
     parts[block] = 0;
     for (uint64_t at = 4 * block * threads; at < 4 * (block + 1) * threads; at++)
-      for (uint64_t i = at; i < a->words; i += 4 * all) parts[block] += mix(words[i] + (i + 1) * 0x9E3779B97F4A7C15);
+      for (uint64_t i = at; i < a->words; i += 4 * all) parts[block] += gap__mix64(words[i] + (i + 1) * 0x9E3779B97F4A7C15);
   }
 }
 

@@ -308,12 +308,12 @@ static struct tier_item *record(struct tier_try *s, gap_item item) {
 
 static void damage(struct tier_try *s, gap_item item, unsigned piece) {
   const struct gap__piece *p = &record(s, item)->kept.pieces[piece];
-  unsigned char *block = aligned_alloc(4096, 4096);
   if (p->host) {
     p->host[12345] ^= 4;
-    free(block);
     return;
   }
+  unsigned char *block = aligned_alloc(4096, 4096);
+  assert_non_null(block);
   off_t where = (off_t)(p->disk * GAP__DISK_UNIT + 8192);
   assert_int_equal(pread(s->tier->devices[0].disk.file, block, 4096, where), 4096);
   block[99] ^= 1;
