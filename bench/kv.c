@@ -27,10 +27,11 @@ static void put(struct run *run, const char *what, const char *unit, double aske
   struct bench_spread spread = bench_spread_of(values, run->options.repeat);
   bool met = spread.median <= asked;
   run->met &= met;
-  json_array_append_new(run->results, json_pack("{s:s s:s s:f s:o s:b}", "what", what, "unit", unit, "asked", asked, "reached",
-                                                bench_spread_json(&spread), "met", met));
+  json_array_append_new(run->results, json_pack("{s:s s:s s:f s:o s:b}", "what", what, "unit", unit, "asked", asked,
+                                                "reached", bench_spread_json(&spread), "met", met));
   if (!run->options.json)
-    printf("%-62s %9.2f %9.2f %9.2f  %-6s %s\n", what, asked, spread.median, spread.least, unit, met ? "met" : "NOT MET");
+    printf("%-62s %9.2f %9.2f %9.2f  %-6s %s\n", what, asked, spread.median, spread.least, unit,
+           met ? "met" : "NOT MET");
 }
 
 static double *values_of(const struct run *run) { return bench_alloc(run->options.repeat * sizeof(double)); }
@@ -222,7 +223,8 @@ static void compaction(struct run *run, uint32_t heads, const char *held_what, c
 }
 
 int main(int argc, char **argv) {
-  struct run run = {.options = bench_options_read(argc, argv, "The KV cache: host time of its calls.", 15, 3), .met = true};
+  struct run run = {.options = bench_options_read(argc, argv, "The KV cache: host time of its calls.", 15, 3),
+                    .met = true};
   gap_heap_options ho = GAP_HEAP_OPTIONS_INIT;
   ho.backend = GAP_BACKEND_SIM;
   ho.flags = GAP_HEAP_NO_ENVIRONMENT | GAP_HEAP_NO_THREAD;
@@ -239,8 +241,10 @@ int main(int argc, char **argv) {
   decode_steps(&run, GAP_KV_SHARING_FAST, "decode step of 256 sequences with its delta, sharing", 30);
   warm_prompt(&run, GAP_KV_SHARING_FAST, "prompt of 50,000 tokens, all cached: fast hash, tokens compared", 100);
   warm_prompt(&run, GAP_KV_SHARING_SHA256, "prompt of 50,000 tokens, all cached: SHA-256", 1600);
-  compaction(&run, 4, "compaction, 32 KiB a layer: pages held / pages of live tokens", "compaction, 32 KiB a layer: host time");
-  compaction(&run, 8, "compaction, 64 KiB a layer: pages held / pages of live tokens", "compaction, 64 KiB a layer: host time");
+  compaction(&run, 4, "compaction, 32 KiB a layer: pages held / pages of live tokens",
+             "compaction, 32 KiB a layer: host time");
+  compaction(&run, 8, "compaction, 64 KiB a layer: pages held / pages of live tokens",
+             "compaction, 64 KiB a layer: host time");
   if (run.options.json) {
     json_t *all = json_pack("{s:o s:o}", "where", bench_where(), "figures", run.results);
     json_dumpf(all, stdout, JSON_INDENT(1));

@@ -1,5 +1,6 @@
 /* The reader of histories: reader [--json] [--rounds N] [FILE]
- * Without FILE it takes the largest history of the tests, decompressed beforehand.  Each round reads the whole file; median and range of the wall time, rates, and the peak of resident memory. */
+ * Without FILE it takes the largest history of the tests, decompressed beforehand.  Each round reads the whole file;
+ * median and range of the wall time, rates, and the peak of resident memory. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 struct result {
   const char *path;
-  const char *name; /* in the output */
+  const char *name;      /* in the output */
   double ms[ROUNDS_MAX]; /* sorted */
   unsigned rounds;
   uint64_t file_bytes, events;

@@ -128,5 +128,8 @@ static int run(int argc, char **argv) {
   return answer;
 }
 
-const struct command command_diff = {
-    .name = "diff", .summary = "what changed between two histories, and what explains it?", .help = help, .options = options, .run = run};
+const struct command command_diff = {.name = "diff",
+                                     .summary = "what changed between two histories, and what explains it?",
+                                     .help = help,
+                                     .options = options,
+                                     .run = run};

@@ -28,7 +28,7 @@ struct top_view { /* how it is shown */
   enum top_sort sort;
   bool paused, help, is_live; /* is_live: there are keys */
   double interval_s;
-  long process;    /* asked for; 0: all */
+  long process;         /* asked for; 0: all */
   uint32_t chosen;      /* the row whose details are shown */
   uint32_t screen_rows; /* lines there is room for */
 };

@@ -35,6 +35,7 @@ need_test() {
   need_program "${CXX:-c++}" g++
   need_program python3 python3
   need_modules cmocka:libcmocka-dev
+  wish_program clang-format clang-format
   wish_module hiredis libhiredis-dev # the plug-in for remote servers, and a server to try it on
   wish_module openssl libssl-dev
   wish_program openssl openssl

@@ -3,9 +3,10 @@
  *     gap_cupy with = {heap, current_stream};
  *     cupy.cuda.CFunctionAllocator(address of `with`, address of gap_cupy_alloc, address of gap_cupy_free, owner)
  *
- * The Python package does so by itself (gapless.cupy).  As with CuPy's own pool, memory belongs to the stream that is current at its
- * allocation, and use on another stream must have ended (or be waited for) when it is freed.  Any thread may call these functions at
- * any time; current_stream is called as CuPy does it, with Python's lock held.  Since 0.1. */
+ * The Python package does so by itself (gapless.cupy).  As with CuPy's own pool, memory belongs to the stream that is
+ * current at its allocation, and use on another stream must have ended (or be waited for) when it is freed.  Any thread
+ * may call these functions at any time; current_stream is called as CuPy does it, with Python's lock held.  Since
+ * 0.1. */
 #ifndef GAPLESS_CUPY_H
 #define GAPLESS_CUPY_H
 

@@ -1,8 +1,8 @@
 /* gapless explain: why a request was refused, what fills the memory, and what would have helped, in plain words.
  *
- * Everything is derived from one memory history or snapshot, without a GPU.  Advice is checked by replay where the file has a history.
- * Every function returns 0 or a negative GAP_E... code and never prints.  Not for libgapless.so: these live in the command and in the
- * static library behind it, like those of gapless/tools.h. */
+ * Everything is derived from one memory history or snapshot, without a GPU.  Advice is checked by replay where the file
+ * has a history.  Every function returns 0 or a negative GAP_E... code and never prints.  Not for libgapless.so: these
+ * live in the command and in the static library behind it, like those of gapless/tools.h. */
 #ifndef GAPLESS_EXPLAIN_H
 #define GAPLESS_EXPLAIN_H
 
@@ -48,22 +48,22 @@ void gap_explain_defaults(gap_explain_options *);
 
 typedef struct gap_explanation gap_explanation;
 
-/* Reads a file ("-" is standard input) and finds everything but advice.  A file that contradicts itself is explained as such; one
- * that cannot be read is an error: GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA, GAP_EINVAL (no such device), with the reason in
- * `message`.  The options are copied. */
+/* Reads a file ("-" is standard input) and finds everything but advice.  A file that contradicts itself is explained as
+ * such; one that cannot be read is an error: GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA, GAP_EINVAL (no such
+ * device), with the reason in `message`.  The options are copied. */
 int gap_explain_open(const char *path, const gap_explain_options *, gap_explanation **out, char *message, size_t bytes);
-/* Asks a running process, which must be of the same user (root may ask any) and have a gapless heap that answers (configuration key
- * `serve`): what its heaps hold at this moment, without a history.  GAP_EINVAL: there is nobody to ask; GAP_EIO: no answer within 5 s;
- * GAP_EFORMAT, GAP_ENOMETA. */
+/* Asks a running process, which must be of the same user (root may ask any) and have a gapless heap that answers
+ * (configuration key `serve`): what its heaps hold at this moment, without a history.  GAP_EINVAL: there is nobody to
+ * ask; GAP_EIO: no answer within 5 s; GAP_EFORMAT, GAP_ENOMETA. */
 int gap_explain_open_process(long process, const gap_explain_options *, gap_explanation **out, char *message,
                              size_t bytes);
-/* Finds what would have let the request through, or what would take less memory, smallest change first, each checked by replay.  Without
- * a history there is nothing to replay and the advice says so. */
+/* Finds what would have let the request through, or what would take less memory, smallest change first, each checked by
+ * replay.  Without a history there is nothing to replay and the advice says so. */
 int gap_explain_advise(gap_explanation *, gap_progress_fn, void *progress_arg);
 void gap_explain_close(gap_explanation *);
 
-/* Explains another device of the same file, without reading it again; of no use once the first is closed, but for closing it.
- * GAP_EINVAL: there is no such device, or nothing is known of it. */
+/* Explains another device of the same file, without reading it again; of no use once the first is closed, but for
+ * closing it.  GAP_EINVAL: there is no such device, or nothing is known of it. */
 int gap_explain_other_device(const gap_explanation *, uint32_t device, gap_explanation **out);
 uint32_t gap_explain_device(const gap_explanation *);       /* the device that is explained */
 uint32_t gap_explain_device_count(const gap_explanation *); /* of the file, with and without memory */
@@ -77,7 +77,8 @@ const char *gap_explain_verdict_name(gap_explain_verdict); /* "full", "fragmente
 char *gap_explain_words(const gap_explanation *, unsigned columns);
 /* The advice alone, found before by gap_explain_advise. */
 char *gap_explain_advice_words(const gap_explanation *, unsigned columns);
-/* Everything as one JSON object on one line, malloc'ed; NULL when the host has no memory.  `file` is put in as its name. */
+/* Everything as one JSON object on one line, malloc'ed; NULL when the host has no memory.  `file` is put in as its
+ * name. */
 char *gap_explain_json(const gap_explanation *, const char *file);
 
 /* ---- The ranks of one job ---- */
@@ -92,13 +93,15 @@ typedef struct gap_explain_rank {
   uint32_t refusals;        /* out */
 } gap_explain_rank;
 
-/* Sets two or more explanations, of as many ranks, side by side and fills in their figures; the array and what it points to must stay until
- * gap_explain_job_close.  0, GAP_EINVAL, GAP_ENOMETA. */
+/* Sets two or more explanations, of as many ranks, side by side and fills in their figures; the array and what it
+ * points to must stay until gap_explain_job_close.  0, GAP_EINVAL, GAP_ENOMETA. */
 int gap_explain_job_open(gap_explain_rank *ranks, uint32_t count, gap_explain_job **out);
 void gap_explain_job_close(gap_explain_job *);
-/* The rank that limits the job: one that was refused a request before those that were not, then the one that needs most. */
+/* The rank that limits the job: one that was refused a request before those that were not, then the one that needs
+ * most. */
 uint32_t gap_explain_job_limits(const gap_explain_job *);
-/* Which rank limits and why, as a paragraph; or as one JSON object on one line.  Malloc'ed; NULL when the host has no memory. */
+/* Which rank limits and why, as a paragraph; or as one JSON object on one line.  Malloc'ed; NULL when the host has no
+ * memory. */
 char *gap_explain_job_words(const gap_explain_job *, unsigned columns);
 char *gap_explain_job_json(const gap_explain_job *);
 

@@ -1,4 +1,5 @@
-/* gapless: kernels over the KV cache: new K and V to their KV pages and out of them, and attention of a decode step.  The rules of kv.h apply.  Since 0.1.
+/* gapless: kernels over the KV cache: new K and V to their KV pages and out of them, and attention of a decode step.
+ * The rules of kv.h apply.  Since 0.1.
  *
  *     gap_kv_append(kv, requests, n);                      a place for each sequence's new token
  *     gap_kv_flush(kv);
@@ -6,13 +7,15 @@
  *       gap_kv_scatter(kv, 0, layer, &places, &new_kv, stream);
  *       gap_kv_attend(kv, &attention, stream);
  *
- * They are CUDA C that NVIDIA's run-time compiler (NVRTC) makes code of when it is first wanted, 0.3 s each, kept on disk for the next process.  It comes with PyTorch's
- * and CuPy's wheels and with the toolkit; GAPLESS_NVRTC names another file.  Without it, or on a device that runs no kernels, these calls give GAP_ENOTSUP
- * (gap_kv_kernels says why), and the cache's own copies are the driver's.
+ * They are CUDA C that NVIDIA's run-time compiler (NVRTC) makes code of when it is first wanted, 0.3 s each, kept on
+ * disk for the next process.  It comes with PyTorch's and CuPy's wheels and with the toolkit; GAPLESS_NVRTC names
+ * another file.  Without it, or on a device that runs no kernels, these calls give GAP_ENOTSUP (gap_kv_kernels says
+ * why), and the cache's own copies are the driver's.
  *
- * Everything is queued on `stream`, which is in order with the cache's, and reads tables, lengths and rows when it runs: a captured graph stays valid while sequences come, grow and go.
- * Addresses are the device's, strides in bytes; data, and strides of K, V, queries and results, are multiples of 16.
- * Errors besides those named: GAP_EINVAL; GAP_EDEVICE: the driver refuses. */
+ * Everything is queued on `stream`, which is in order with the cache's, and reads tables, lengths and rows when it
+ * runs: a captured graph stays valid while sequences come, grow and go.  Addresses are the device's, strides in bytes;
+ * data, and strides of K, V, queries and results, are multiples of 16.  Errors besides those named: GAP_EINVAL;
+ * GAP_EDEVICE: the driver refuses. */
 #ifndef GAPLESS_KV_KERNELS_H
 #define GAPLESS_KV_KERNELS_H
 
@@ -22,11 +25,13 @@
 extern "C" {
 #endif
 
-/* 0: scatter and gather are there, and the cache copies KV pages by kernels.  GAP_ENOTSUP: no, for the reason in `why`, cut to `bytes` (0: it is not wanted). */
+/* 0: scatter and gather are there, and the cache copies KV pages by kernels.  GAP_ENOTSUP: no, for the reason in `why`,
+ * cut to `bytes` (0: it is not wanted). */
 GAP_API int gap_kv_kernels(gap_kv *kv, char *why, size_t bytes);
 
-/* Which tokens.  Either slots as gap_kv_slots gives them, one a token, negative: none; or, with `slots` 0, the last `row_tokens` tokens of each row, in order: token i is
- * of the row rows[i / row_tokens].  Tokens that a row does not have, or has without a place, are left out. */
+/* Which tokens.  Either slots as gap_kv_slots gives them, one a token, negative: none; or, with `slots` 0, the last
+ * `row_tokens` tokens of each row, in order: token i is of the row rows[i / row_tokens].  Tokens that a row does not
+ * have, or has without a place, are left out. */
 typedef struct gap_kv_places {
   size_t size;         /* sizeof(gap_kv_places) */
   uint32_t tokens;     /* in all; a multiple of row_tokens where there are rows */
@@ -48,8 +53,9 @@ GAP_API int gap_kv_scatter(gap_kv *kv, uint32_t group, uint32_t layer, const gap
 GAP_API int gap_kv_gather(gap_kv *kv, uint32_t group, uint32_t layer, const gap_kv_places *places,
                           const gap_kv_tokens *to, gap_stream stream);
 
-/* One query token a sequence, the last one, over all tokens of its row that it sees: softmax(q k^T scale) v, in float32, with K and V as bfloat16 or float16 of 32, 64, 128 or
- * 256 numbers a head.  Query heads are a multiple of KV heads; head h reads KV head h / (query_heads / heads).  A row of length 0 gives zeros. */
+/* One query token a sequence, the last one, over all tokens of its row that it sees: softmax(q k^T scale) v, in
+ * float32, with K and V as bfloat16 or float16 of 32, 64, 128 or 256 numbers a head.  Query heads are a multiple of KV
+ * heads; head h reads KV head h / (query_heads / heads).  A row of length 0 gives zeros. */
 typedef struct gap_kv_attention {
   size_t size; /* sizeof(gap_kv_attention) */
   uint32_t group, layer;
@@ -66,7 +72,8 @@ typedef struct gap_kv_attention {
 } gap_kv_attention;
 /* How much workspace the same call needs; 0: none.  GAP_ENOTSUP: the shape has no kernel. */
 GAP_API int gap_kv_attention_workspace(gap_kv *kv, const gap_kv_attention *attention, uint64_t *bytes);
-/* GAP_ENOTSUP: no kernels, or not for this shape; the first call for a number of query heads a KV head compiles: not while a graph is captured.  GAP_ELIMIT: too little workspace. */
+/* GAP_ENOTSUP: no kernels, or not for this shape; the first call for a number of query heads a KV head compiles: not
+ * while a graph is captured.  GAP_ELIMIT: too little workspace. */
 GAP_API int gap_kv_attend(gap_kv *kv, const gap_kv_attention *attention, gap_stream stream);
 
 #ifdef __cplusplus

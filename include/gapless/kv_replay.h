@@ -5,7 +5,8 @@
  *     num_prefill_tokens,num_decode_tokens,...                   CSV of lengths; all requests are there from the start
  *     {"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [...]}   JSON lines of the Mooncake traces: equal ids are equal blocks of
  *                                                                512 tokens of the prompt, so they say what can be shared
- * Not for libgapless.so: it lives in the command and in the static library behind it.  Functions return 0 or a negative GAP_E... and never print. */
+ * Not for libgapless.so: it lives in the command and in the static library behind it.  Functions return 0 or a negative
+ * GAP_E... and never print. */
 #ifndef GAPLESS_KV_REPLAY_H
 #define GAPLESS_KV_REPLAY_H
 
@@ -32,8 +33,10 @@ typedef struct gap_kv_replay_options {
   uint64_t requests;    /* the first so many; 0: all */
   int one_by_one;       /* each request has the cache for itself, prompts only: hit rates without a schedule */
   double compact_above; /* compact when more than this share of the held bytes lies in gaps of slabs; 0: never */
-  uint64_t tier_host_bytes, tier_disk_bytes, tier_remote_bytes; /* for cached KV pages below the device; all 0: there are no tiers */
-  gap_kv_rates rates;    /* what they give; token_ns 0: as the model's arithmetic takes, where its parameters are known */
+  /* for cached KV pages below the device; all 0: there are no tiers */
+  uint64_t tier_host_bytes, tier_disk_bytes, tier_remote_bytes;
+  /* what they give; token_ns 0: as the model's arithmetic takes, where its parameters are known */
+  gap_kv_rates rates;
   gap_progress_fn progress; /* may be NULL: requests */
   void *progress_arg;
 } gap_kv_replay_options;
@@ -46,21 +49,24 @@ typedef struct gap_kv_spread { /* over steps */
 typedef struct gap_kv_replay_result {
   size_t size;
   uint64_t requests, refused; /* refused: longer than the whole cache */
-  uint64_t steps, tokens_in, tokens_out, computed; /* computed: prompt tokens, those of sequences that were dropped again included */
-  double seconds;                                  /* of the simulated clock */
+  /* computed: prompt tokens, those of sequences that were dropped again included */
+  uint64_t steps, tokens_in, tokens_out, computed;
+  double seconds; /* of the simulated clock */
   uint64_t kv_pages, kv_page_bytes, card_bytes, kv_bytes;
-  gap_kv_spread waste;       /* bytes held, but for what is cached, / bytes of live tokens */
-  gap_kv_spread running;     /* sequences */
-  gap_kv_spread host_ns;     /* of a step: the cache's calls, and what the device is told */
+  gap_kv_spread waste;                      /* bytes held, but for what is cached, / bytes of live tokens */
+  gap_kv_spread running;                    /* sequences */
+  gap_kv_spread host_ns;                    /* of a step: the cache's calls, and what the device is told */
   double tail, window, free, spare, tables; /* mean share of the bytes held but for what is cached */
   uint64_t held_bytes_peak;
-  gap_kv_stats stats; /* at the end */
+  gap_kv_stats stats;      /* at the end */
   gap_kv_tier_stats tiers; /* of the tiers; size 0: there were none */
   double fetch_seconds;    /* that bringing up took in all, by the rates; it goes on beside the steps of others */
 } gap_kv_replay_result;
 
-/* GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA; GAP_EVALUE: no such model, or nothing is left for the cache; the reason in `message`. */
-int gap_kv_replay(const char *path, const gap_kv_replay_options *, gap_kv_replay_result *out, char *message, size_t bytes);
+/* GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA; GAP_EVALUE: no such model, or nothing is left for the cache; the
+ * reason in `message`. */
+int gap_kv_replay(const char *path, const gap_kv_replay_options *, gap_kv_replay_result *out, char *message,
+                  size_t bytes);
 /* As one JSON object, malloc'ed; NULL: no memory. */
 char *gap_kv_replay_json(const char *path, const gap_kv_replay_options *, const gap_kv_replay_result *);
 

@@ -1,7 +1,7 @@
 /* gapless plan: places the requests of a repeating program ahead of time.
  *
- * Every function returns 0 or a negative GAP_E... code and never prints.  Not for libgapless.so: these live in the command and in the
- * static library behind it, like those of gapless/tools.h. */
+ * Every function returns 0 or a negative GAP_E... code and never prints.  Not for libgapless.so: these live in the
+ * command and in the static library behind it, like those of gapless/tools.h. */
 #ifndef GAPLESS_PLAN_H
 #define GAPLESS_PLAN_H
 
@@ -21,7 +21,8 @@ typedef struct gap_plan_options {
   int64_t device;                /* -1: the first with requests */
   int64_t step_first, step_last; /* these steps, from 0; -1: all there is */
   const char *mark; /* a step begins where a mark of the program so named begins; NULL: found, see docs/plan.md */
-  int apart;                /* no two streams share a page: for a program that is to follow the plan; capacity_bytes is not used */
+  /* no two streams share a page: for a program that is to follow the plan; capacity_bytes is not used */
+  int apart;
   uint64_t capacity_bytes;  /* good enough; 0: as low as can be found */
   uint32_t time_limit_ms;   /* for the search; the first greedy placement is always made */
   gap_progress_fn progress; /* may be NULL; calls read bytes first, then milliseconds of the limit */
@@ -47,14 +48,16 @@ typedef struct gap_plan_info {
   char method[16], order[16], steps_from[16];
 } gap_plan_info;
 
-/* One request: to be served at `offset` from the plan's base, during positions [from, to) of the plan's allocs and frees. */
+/* One request: to be served at `offset` from the plan's base, during positions [from, to) of the plan's allocs and
+ * frees. */
 typedef struct gap_plan_request {
   uint64_t bytes, offset, stream;
   uint32_t from, to;
 } gap_plan_request;
 
-/* Reads a history or a MiniMalloc CSV file and places its requests.  GAP_EINVAL: no such device, no such step, nothing to place.
- * GAP_EMISMATCH: the independent checker found a fault.  Reading fails as in gap_history_open.  `message` says which. */
+/* Reads a history or a MiniMalloc CSV file and places its requests.  GAP_EINVAL: no such device, no such step, nothing
+ * to place.  GAP_EMISMATCH: the independent checker found a fault.  Reading fails as in gap_history_open.  `message`
+ * says which. */
 int gap_plan_make(const char *path, const gap_plan_options *, gap_plan **out, char *message, size_t bytes);
 /* A plan file.  Read ones are checked in full: GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA. */
 int gap_plan_write(const gap_plan *, const char *path, char *message, size_t bytes);

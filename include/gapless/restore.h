@@ -13,7 +13,8 @@ extern "C" {
  * order of that stream.  The addresses of a GAP_POOL_PRIVATE pool in use keep their memory, so what was live there once
  * can be had again as long as nobody else has it.  Makes no driver call.
  * GAP_EAGAIN: a part of [addr, addr + bytes) is live, pending, or has no memory; GAP_ENOTMINE; GAP_EINVAL: `addr` is no
- * multiple of 512 or `bytes` is 0; GAP_ENOTSUP: the strategy that owns the addresses cannot; GAP_ENOMETA, GAP_EFORKED. */
+ * multiple of 512 or `bytes` is 0; GAP_ENOTSUP: the strategy that owns the addresses cannot; GAP_ENOMETA,
+ * GAP_EFORKED. */
 GAP_API int gap_alloc_at(gap_heap *heap, gap_addr addr, uint64_t bytes);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
 /* gapless tools: memory histories and what an allocator would have done with them.
  *
- * A history is what PyTorch recorded (torch.cuda.memory._record_memory_history); a replay sends its requests, one at a time, through a
- * strategy on a simulated card.  Every function returns 0 or a negative GAP_E... code and never prints.  Not for libgapless.so: these
- * live in the command and in the static library behind it.  A history may be replayed by several threads at once. */
+ * A history is what PyTorch recorded (torch.cuda.memory._record_memory_history); a replay sends its requests, one at a
+ * time, through a strategy on a simulated card.  Every function returns 0 or a negative GAP_E... code and never prints.
+ * Not for libgapless.so: these live in the command and in the static library behind it.  A history may be replayed by
+ * several threads at once. */
 #ifndef GAPLESS_TOOLS_H
 #define GAPLESS_TOOLS_H
 
@@ -36,12 +37,13 @@ enum gap_policy {
 
 typedef struct gap__history gap_history;
 
-/* Reads a snapshot pickle, gapless's own trace or the short JSON form, plain or packed (.gz .xz .zst); "-" is standard input.  The history is checked
- * against itself.  Returns 0; GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA with the reason in `message`. */
+/* Reads a snapshot pickle, gapless's own trace or the short JSON form, plain or packed (.gz .xz .zst); "-" is standard
+ * input.  The history is checked against itself.  Returns 0; GAP_EIO, GAP_EFORMAT, GAP_ELIMIT, GAP_ENOMETA with the
+ * reason in `message`. */
 int gap_history_open(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
                      size_t bytes);
-/* The two halves of it.  A history that contradicts itself (GAP_EFORMAT) is of use to gap_replay_verify alone, which names the event
- * that is odd. */
+/* The two halves of it.  A history that contradicts itself (GAP_EFORMAT) is of use to gap_replay_verify alone, which
+ * names the event that is odd. */
 int gap_history_read(const char *path, gap_progress_fn progress, void *arg, gap_history **out, char *message,
                      size_t bytes);
 int gap_history_check(const gap_history *, char *message, size_t bytes);
@@ -56,7 +58,8 @@ enum gap_policy gap_history_policy(const gap_history *, uint32_t device);
 
 /* ---- Replay ---- */
 
-const char *gap_policy_name(enum gap_policy);                               /* "gapless", "native", "expandable", "pooled", "heuristic", "ideal" */
+/* "gapless", "native", "expandable", "pooled", "heuristic", "ideal" */
+const char *gap_policy_name(enum gap_policy);
 int gap_policy_parse(const char *name, size_t bytes, enum gap_policy *out); /* GAP_EVALUE */
 
 enum { GAP_CHECK_AUTO = -1, GAP_CHECK_OFF = 0, GAP_CHECK_EVERY = 1 };
@@ -81,8 +84,8 @@ typedef struct gap_replay_options {
 const char *gap_backend_name(gap_backend);
 int gap_backend_parse(const char *text, gap_backend *out, int *ordinal);
 
-/* No cap, gapless, simulated, at the recorded pace, 20,000 us, GAP_CHECK_AUTO: every event below 20,000 events, every 1,000th from
- * there on. */
+/* No cap, gapless, simulated, at the recorded pace, 20,000 us, GAP_CHECK_AUTO: every event below 20,000 events, every
+ * 1,000th from there on. */
 void gap_replay_defaults(gap_replay_options *);
 
 /* What a comparison with the recorded events said. */
@@ -98,19 +101,20 @@ typedef struct gap_replay_failure {
   char reason[1024];               /* the allocator's diagnosis */
 } gap_replay_failure;
 
-typedef struct gap_replay_call { /* driver calls of one kind, by the program and by the page maker; those of setting up included */
+/* driver calls of one kind, by the program and by the page maker; those of setting up included */
+typedef struct gap_replay_call {
   const char *name;
   uint64_t calls, us, background_calls, background_us;
 } gap_replay_call;
 
 /* How requests fared under a plan (the option `plan`); those in private pools are not among them. */
 typedef struct gap_replay_plan {
-  uint64_t requests, bytes;                  /* of the plan; 0: none was followed */
-  uint64_t placed, placed_bytes;             /* got the place of the plan */
-  uint64_t unexpected, unexpected_bytes;     /* the plan did not have them there */
-  uint64_t taken, taken_bytes;               /* their place was in use */
-  uint64_t unbacked, unbacked_bytes;         /* no pages could be had for it at once */
-  uint64_t found, periods;                   /* times a stream found its place, and came to the end of its part */
+  uint64_t requests, bytes;              /* of the plan; 0: none was followed */
+  uint64_t placed, placed_bytes;         /* got the place of the plan */
+  uint64_t unexpected, unexpected_bytes; /* the plan did not have them there */
+  uint64_t taken, taken_bytes;           /* their place was in use */
+  uint64_t unbacked, unbacked_bytes;     /* no pages could be had for it at once */
+  uint64_t found, periods;               /* times a stream found its place, and came to the end of its part */
 } gap_replay_plan;
 
 typedef struct gap_replay_conversion { /* partly idle chunks that were exchanged */
@@ -133,8 +137,8 @@ typedef struct gap_replay_result {
   double speed;
   int fitted;                /* every request was served */
   gap_replay_failure failed; /* meaningful when !fitted: the first request refused, where the replay ended */
-  /* P and its like are of the whole history, whether it fitted or not.  A recorded out-of-memory event is a request like any other;
-   * nothing says when the program would have freed it, so it counts as live to the end. */
+  /* P and its like are of the whole history, whether it fitted or not.  A recorded out-of-memory event is a request
+   * like any other; nothing says when the program would have freed it, so it counts as live to the end. */
   uint64_t peak_live_bytes;              /* P: 512-byte-rounded sizes from alloc to free_completed */
   uint64_t peak_requested_live_bytes;    /* requested sizes from alloc to free_requested */
   uint64_t peak_reserved_bytes;          /* held from the driver */
@@ -167,17 +171,19 @@ typedef struct gap_replay_result {
   double seconds;           /* of this computer */
 } gap_replay_result;
 
-/* Replays one device of a history.  0 also when it did not fit (result->fitted).  GAP_EFORMAT: the history contradicts itself;
- * GAP_ENOTSUP, GAP_EDEVICE: the real card cannot be used, or lacks wait values; GAP_EVALUE: bad `conf`; GAP_EMISMATCH: the checker or the strategy's own books found a violation.  `message` says which. */
+/* Replays one device of a history.  0 also when it did not fit (result->fitted).  GAP_EFORMAT: the history contradicts
+ * itself; GAP_ENOTSUP, GAP_EDEVICE: the real card cannot be used, or lacks wait values; GAP_EVALUE: bad `conf`;
+ * GAP_EMISMATCH: the checker or the strategy's own books found a violation.  `message` says which. */
 int gap_replay(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message, size_t bytes);
 
-/* As gap_replay, then finds the least cap: the smallest cap tried from which every larger cap tried fits too, to a step of
- * max(2 MiB, 0.0005 P). `progress` counts the replays. */
+/* As gap_replay, then finds the least cap: the smallest cap tried from which every larger cap tried fits too, to a step
+ * of max(2 MiB, 0.0005 P). `progress` counts the replays. */
 int gap_replay_min_cap(const gap_history *, const gap_replay_options *, gap_replay_result *, char *message,
                        size_t bytes);
 
-/* Replays with the policy that was recorded, feeding it the recorded segment addresses, and compares every recorded event.  Fills
- * result->verdict, verified_events and difference, nothing else.  0 whatever the verdict; GAP_ENOMETA, GAP_EINVAL. */
+/* Replays with the policy that was recorded, feeding it the recorded segment addresses, and compares every recorded
+ * event.  Fills result->verdict, verified_events and difference, nothing else.  0 whatever the verdict; GAP_ENOMETA,
+ * GAP_EINVAL. */
 int gap_replay_verify(const gap_history *, uint32_t device, gap_replay_result *result, char *message, size_t bytes);
 
 /* A result as one line of JSON, malloc'ed; NULL when the host has no memory. */
@@ -188,7 +194,8 @@ int gap_card_parse(const char *name, uint64_t *card_bytes, uint64_t *usable_byte
 /* The presets in order, NULL at the end; and a card of each size. */
 const char *gap_card_name(uint32_t index);
 const char *gap_card_example(uint32_t index);
-/* "26GiB", "1.005xP", "1.005P", "none"; a factor is of `peak_live_bytes` and floored to 2 MiB.  *out 0 = none.  GAP_EVALUE. */
+/* "26GiB", "1.005xP", "1.005P", "none"; a factor is of `peak_live_bytes` and floored to 2 MiB.  *out 0 = none.
+ * GAP_EVALUE. */
 int gap_cap_parse(const char *text, uint64_t peak_live_bytes, uint64_t *out);
 
 /* ---- A heap on a simulated card, for demonstrations ---- */
@@ -214,8 +221,8 @@ int gap_card_check(gap_card *, char *text, size_t bytes);
 /* ---- `gapless conf` ---- */
 
 int gap_conf_main(int argc, char **argv, FILE *out, FILE *err); /* returns the exit code */
-/* Prints what is doubtful about a configuration string (an unknown key, a contradiction), a line each; errors are left to the
- * call that uses the string.  `name` stands for its source in the text. */
+/* Prints what is doubtful about a configuration string (an unknown key, a contradiction), a line each; errors are left
+ * to the call that uses the string.  `name` stands for its source in the text. */
 void gap_conf_warn(const char *name, const char *string, FILE *err);
 
 #ifdef __cplusplus

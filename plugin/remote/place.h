@@ -1,9 +1,9 @@
-/* Which servers a key belongs to: rendezvous hashing ("highest random weight"; Thaler and Ravishankar, "Using name-based mappings to increase
- * hit rates", IEEE/ACM Transactions on Networking 6(1), 1998).
+/* Which servers a key belongs to: rendezvous hashing ("highest random weight"; Thaler and Ravishankar, "Using
+ * name-based mappings to increase hit rates", IEEE/ACM Transactions on Networking 6(1), 1998).
  *
- * Each server has a score for each key; the key's servers are those with the highest ones.  No table is kept or agreed upon; a server that goes takes only
- * its own keys with it, to all others alike, and one that comes takes a fair share from each.  Time grows with the number of servers, of which
- * there are few. */
+ * Each server has a score for each key; the key's servers are those with the highest ones.  No table is kept or agreed
+ * upon; a server that goes takes only its own keys with it, to all others alike, and one that comes takes a fair share
+ * from each.  Time grows with the number of servers, of which there are few. */
 #ifndef GAP_REMOTE_PLACE_H
 #define GAP_REMOTE_PLACE_H
 

@@ -20,8 +20,8 @@ struct gap__remote_url {
   char password[GAP__REMOTE_SECRET_BYTES];
 };
 
-/* Reads the whole list, 1 to `room` servers.  GAP_EVALUE: `message` says which server is meant by its number and what is wrong, and quotes nothing, since what is
- * wrong may be a password that was not written as it should be. */
+/* Reads the whole list, 1 to `room` servers.  GAP_EVALUE: `message` says which server is meant by its number and what
+ * is wrong, and quotes nothing, since what is wrong may be a password that was not written as it should be. */
 int gap__remote_url_parse(const char *list, struct gap__remote_url *out, uint32_t room, uint32_t *count, char *message,
                           size_t bytes);
 /* "redis://host:port/db": what may be shown, and what places in the ring of servers are computed from. */

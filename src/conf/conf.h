@@ -65,7 +65,7 @@ struct gap__conf {
   double grow_limit;               /* held may grow to this x peak live before idle pages are stolen; 1.05 */
   struct gap__conf_amount reserve; /* kept free for neighbours; not set: 512 MiB when there is no cap, else 0 */
   enum gap__convert convert;
-  uint64_t trace_max;      /* bytes of the file `trace` */
+  uint64_t trace_max; /* bytes of the file `trace` */
   uint32_t trace_ring_events;
   bool trace_frames;       /* with Python stacks */
   uint64_t trim_after_ms;  /* 0 off */
@@ -76,7 +76,7 @@ struct gap__conf {
   bool page_maker;         /* make pages ahead of need, off the hot path; True */
   int log_level;           /* 0 errors .. 3 debug; 1 */
   bool strict;
-  bool scrub;                             /* freed memory is overwritten before it serves another owner */
+  bool scrub; /* freed memory is overwritten before it serves another owner */
   char tiers[1024], plan[256], trace[256], trace_ring[256]; /* as written; "" = not set */
   /* Not a key: PYTORCH_NO_CUDA_MEMORY_CACHING, read by gap__conf_apply_env. */
   bool no_caching;

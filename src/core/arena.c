@@ -21,8 +21,9 @@ void gap__arena_init(struct gap__arena *arena, struct gap__lane *lane, uint8_t k
 
 /* ---- look-up: the first block of each granule, kept exactly ----
  *
- * A planned range has blocks of all sizes at addresses that somebody else has chosen, and one of the overflow has them too: its
- * granules are small, and a bit for each says whether a block starts there, so that the block around an address is found quickly however long it is. */
+ * A planned range has blocks of all sizes at addresses that somebody else has chosen, and one of the overflow has them
+ * too: its granules are small, and a bit for each says whether a block starts there, so that the block around an
+ * address is found quickly however long it is. */
 
 static inline bool has_marks(const struct gap__range *range) { return range->granule_shift == PLANNED_GRANULE_SHIFT; }
 

@@ -120,8 +120,8 @@ struct caching {
   struct gap__stats stats;
   struct caching_idle { /* where the idle bytes are */
     uint64_t returnable, stuck, largest, count;
-  } glanced;           /* as gap__caching_glance last found it */
-  uint32_t glances;    /* counted while there are very many blocks */
+  } glanced;        /* as gap__caching_glance last found it */
+  uint32_t glances; /* counted while there are very many blocks */
 };
 
 struct caching_request {

@@ -11,7 +11,7 @@ struct gap__idle {
   uint64_t pinned_bytes;     /* of them in pinned pools */
   uint64_t class_bytes;      /* stuck too: of size classes */
   uint64_t trays;
-  uint64_t extents;          /* idle blocks */
+  uint64_t extents; /* idle blocks */
 };
 struct gap__idle gap__idle_figures(struct gap__policy_state *);
 /* The same without merging what is kept whole for the next request of its size: of that only what covers whole pages by itself counts as

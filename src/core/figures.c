@@ -17,8 +17,8 @@ static void run_to(struct gap__running *r, int64_t now) {
 }
 
 void gap__figures_sample(struct gap__policy_state *s) {
-  int64_t small = s->runs[GAP__ARENA_SMALL], large = s->runs[GAP__ARENA_LARGE] + s->runs[GAP__ARENA_PLANNED] +
-                                                    s->runs[GAP__ARENA_OVERFLOW];
+  int64_t small = s->runs[GAP__ARENA_SMALL],
+          large = s->runs[GAP__ARENA_LARGE] + s->runs[GAP__ARENA_PLANNED] + s->runs[GAP__ARENA_OVERFLOW];
   run_to(&s->segments[0], small + large);
   run_to(&s->segments[1], small);
   run_to(&s->segments[2], large);
@@ -176,8 +176,7 @@ void gap__figures_reset(struct gap__policy_state *s, bool peaks, bool accumulate
   reset_running(s->split, peaks, accumulated);
   reset_running(s->split_bytes, peaks, accumulated);
   if (peaks) s->overflow.peak_pages = s->overflow.pages;
-  if (accumulated)
-    s->overflow.placed_bytes = s->overflow.out_bytes = s->overflow.back_bytes = s->overflow.refused = 0;
+  if (accumulated) s->overflow.placed_bytes = s->overflow.out_bytes = s->overflow.back_bytes = s->overflow.refused = 0;
   if (accumulated) s->ooms = s->retries = s->drains = s->device_allocs = s->device_frees = 0;
 }
 

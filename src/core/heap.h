@@ -180,8 +180,9 @@ void gap__heap_lend(gap_heap *, int device, bool on);
 int gap__heap_give(gap_heap *, int device, uint64_t bytes, struct gap__given *out);
 /* Takes over new values; the strategy of new blocks may change, old blocks stay where they are. */
 int gap__heap_configure(gap_heap *, const struct gap__conf *);
-/* Who holds blocks of the heap that he could do without: asked before the program is, in the requesting thread.  He gives `bytes` of a device back, or less, and says how much; he waits
- * for no lock of his own without a limit, and requests nothing. */
+/* Who holds blocks of the heap that he could do without: asked before the program is, in the requesting thread.  He
+ * gives `bytes` of a device back, or less, and says how much; he waits for no lock of his own without a limit, and
+ * requests nothing. */
 struct gap__relief {
   uint64_t (*give)(void *arg, int device, uint64_t bytes);
   void *arg;

@@ -19,7 +19,8 @@ int gap__heap_region_open(gap_heap *, int device, gap_stream, const char *tag, u
 /* Memory behind [offset, offset + bytes), whole pages where nothing lives.  Waits for nothing.  GAP_ENOMEM: none can be had under the cap;
  * GAP_EAGAIN: something lives there, or other streams still use what did. */
 int gap__heap_region_commit(const struct gap__heap_region *, uint64_t offset, uint64_t bytes);
-/* The chunk whose home is the page at `offset`, and no more than that page; it is kept as it is while the page is committed.  GAP_ENOTSUP: a larger chunk stands there. */
+/* The chunk whose home is the page at `offset`, and no more than that page; it is kept as it is while the page is
+ * committed.  GAP_ENOTSUP: a larger chunk stands there. */
 int gap__heap_region_chunk(const struct gap__heap_region *, uint64_t offset, gap__chunk *out);
 /* Its blocks have been freed.  The addresses stay with the heap, for the next region. */
 void gap__heap_region_close(struct gap__heap_region *);

@@ -21,8 +21,9 @@ static inline uint64_t gap__firm_limit(uint64_t soft, uint64_t hard) {
   return firm < hard ? firm : hard;
 }
 /* The largest chunk to create now, in pages: `chunk_max`; unless that is set, up to 32 MiB while less than half of an
- * uncapped card is held, since few large chunks cost a tenth of many small ones, but at most a 512th of what is held: each
- * idle block may trap one.  Where conversion frees what is trapped, always 32 MiB; else at a cap, and where streams of a plan take turns, one page. */
+ * uncapped card is held, since few large chunks cost a tenth of many small ones, but at most a 512th of what is held:
+ * each idle block may trap one.  Where conversion frees what is trapped, always 32 MiB; else at a cap, and where
+ * streams of a plan take turns, one page. */
 uint32_t gap__limit_chunk_pages(const struct gap__policy_state *);
 /* Is there a cap, and are all new chunks single pages?  Then the same pages go to and fro: they are left where they can be taken back. */
 bool gap__limit_is_tight(const struct gap__policy_state *);

@@ -28,8 +28,14 @@
 
 #define COLD __attribute__((noinline, cold))
 #define HOT __attribute__((always_inline)) static inline
-enum { CREDIT_RETRY = 255, RANGES_MAX = 65536, CHUNKS_MAX = 1 << 22, MAPPINGS_MAX = 1 << 24, USES_MAX = 1 << 22,
-       EVENT_CACHE = 4096 };
+enum {
+  CREDIT_RETRY = 255,
+  RANGES_MAX = 65536,
+  CHUNKS_MAX = 1 << 22,
+  MAPPINGS_MAX = 1 << 24,
+  USES_MAX = 1 << 22,
+  EVENT_CACHE = 4096
+};
 
 /* ---- allocation ---- */
 
@@ -67,7 +73,8 @@ static COLD void alloc_noted(struct gap__lane *lane, uint32_t index, bool trip) 
 }
 
 static inline uint64_t units_of(const struct gap__policy_state *s, uint64_t bytes) {
-  if (!atomic_load_explicit(&s->plain_rounding, memory_order_relaxed)) bytes = gap__conf_round(gap__device_conf(s->device), bytes);
+  if (!atomic_load_explicit(&s->plain_rounding, memory_order_relaxed))
+    bytes = gap__conf_round(gap__device_conf(s->device), bytes);
   return (bytes + GAP__UNIT - 1) >> GAP__UNIT_SHIFT;
 }
 
@@ -91,8 +98,8 @@ static COLD int climb(struct gap__lane *lane, const struct gap__request *req, ui
 }
 
 /* Hands out a RESERVED or cached block of the lane, whose lock is held and given up. */
-static inline gap_addr hand_out(const struct gap__policy_state *s, struct gap__lane *lane, uint32_t index, uint64_t units,
-                                uint64_t bytes) {
+static inline gap_addr hand_out(const struct gap__policy_state *s, struct gap__lane *lane, uint32_t index,
+                                uint64_t units, uint64_t bytes) {
   struct gap__block *b = gap__block(lane, index);
   b->state = GAP__LIVE;
   b->link_next = 0;
@@ -124,8 +131,8 @@ static COLD int alloc_slow(struct gap__lane *lane, uint64_t units, uint64_t byte
   return 0;
 }
 
-static inline int alloc_locked(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units, uint64_t bytes,
-                               gap_addr *out) {
+static inline int alloc_locked(const struct gap__policy_state *s, struct gap__lane *lane, uint64_t units,
+                               uint64_t bytes, gap_addr *out) {
   uint32_t index = take_cached(lane, units);
   if (!index) {
     if (__builtin_expect(gap__tally_has_pending(lane), 0)) look_at_pending(lane);
@@ -154,7 +161,10 @@ static bool lies_alone(const struct gap__lane *lane, uint32_t index) {
 static COLD int fetch_tray(struct gap__lane *lane, uint32_t class, uint64_t bytes, uint32_t *index) {
   const struct gap__classes *classes = &lane->owner->classes;
   const struct gap__request req = {.units = classes->pages[class] << GAP__PAGE_UNIT_SHIFT,
-                                   .bytes = bytes, .aligned = true, .tray = true, .class = class,
+                                   .bytes = bytes,
+                                   .aligned = true,
+                                   .tray = true,
+                                   .class = class,
                                    .least = gap__page_up(classes->units[class]) << GAP__PAGE_UNIT_SHIFT};
   struct gap__arena *arena = &lane->arena[is_small(classes->units[class]) ? GAP__ARENA_SMALL : GAP__ARENA_LARGE];
   *index = lane->asleep ? 0 : gap__arena_fit(arena, req.units, true);

@@ -14,8 +14,9 @@ struct gap__request {
 };
 
 /* Runs the ladder for one request; takes the device lock, expects no lock held.  On success `*block` is RESERVED,
- * wholly mapped, of exactly the size asked; or, for a tray, of the least one; or part of one.  GAP_ENOMEM after the last rung, with a
- * diagnosis.  GAP_ENOTSUP: the driver refuses the addresses, and nothing is said yet; pages cannot serve the request, a whole driver allocation may. */
+ * wholly mapped, of exactly the size asked; or, for a tray, of the least one; or part of one.  GAP_ENOMEM after the
+ * last rung, with a diagnosis.  GAP_ENOTSUP: the driver refuses the addresses, and nothing is said yet; pages cannot
+ * serve the request, a whole driver allocation may. */
 int gap__reclaim(struct gap__lane *, const struct gap__request *, uint32_t *block);
 
 /* A planned request: the same for a place that is given, in a range of the lane's planned arena, where nobody lives.  GAP_EAGAIN: somebody

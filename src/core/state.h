@@ -48,35 +48,35 @@
 
 #define GAP__UNIT_SHIFT 9
 #define GAP__UNIT ((uint64_t)1 << GAP__UNIT_SHIFT) /* addresses and lengths are counted in 512 B */
-#define GAP__UNITS_MAX 0x7fffffffull /* of a block: 1 TiB less 512 B; no card has more */
-#define GAP__BARE UINT32_MAX /* no epoch */
+#define GAP__UNITS_MAX 0x7fffffffull               /* of a block: 1 TiB less 512 B; no card has more */
+#define GAP__BARE UINT32_MAX                       /* no epoch */
 #define GAP__PAGE_UNIT_SHIFT (GAP__PAGE_SHIFT - GAP__UNIT_SHIFT)
 #define GAP__PAGE_UNITS ((uint32_t)1 << GAP__PAGE_UNIT_SHIFT)
 
 enum { GAP__ARENA_SMALL, GAP__ARENA_LARGE, GAP__ARENA_PLANNED, GAP__ARENA_OVERFLOW, GAP__ARENA_COUNT };
-#define GAP__SMALL_UNITS 128u          /* largest request of the small arena: 64 KiB */
-#define GAP__TORCH_SMALL_UNITS 2048u   /* torch's "small pool": up to 1 MiB; for the statistics only */
+#define GAP__SMALL_UNITS 128u        /* largest request of the small arena: 64 KiB */
+#define GAP__TORCH_SMALL_UNITS 2048u /* torch's "small pool": up to 1 MiB; for the statistics only */
 
 enum gap__state {
-  GAP__UNUSED,   /* the record is free */
-  GAP__IDLE,     /* in a bin */
-  GAP__HOLLOW,   /* idle, in a bin; pages of it may be bare */
-  GAP__HOLE,     /* in the arena's list of holes */
-  GAP__LIVE,     /* handed out */
-  GAP__CACHED,   /* idle, kept whole for the next request of its size: in the front or the hot slot */
-  GAP__PENDING,  /* freed, still used by another stream */
-  GAP__RESERVED  /* its pages are being supplied or taken, under the device lock; or a visitor of the lane is about to hand it out */
+  GAP__UNUSED,  /* the record is free */
+  GAP__IDLE,    /* in a bin */
+  GAP__HOLLOW,  /* idle, in a bin; pages of it may be bare */
+  GAP__HOLE,    /* in the arena's list of holes */
+  GAP__LIVE,    /* handed out */
+  GAP__CACHED,  /* idle, kept whole for the next request of its size: in the front or the hot slot */
+  GAP__PENDING, /* freed, still used by another stream */
+  GAP__RESERVED /* its pages are being supplied or taken, under the device lock; or a visitor of the lane is about to hand it out */
 };
 
 /* One piece of a range.  32 bytes: two to a cache line. Guarded by the lane lock. */
 struct gap__block {
-  uint32_t off, len;           /* in units, from the start of the range */
-  uint32_t prev, next;         /* neighbours by address; 0 at the ends */
-  uint32_t link_prev;          /* idle: bin; hole: list of holes; of a tray: cached: list of its class, else its tray */
-  uint32_t link_next;          /* the same; cached: next of its size; live: first recorded use by another stream */
-  uint32_t slack;              /* live: bytes of the block - bytes requested; cached in a tray: its tray */
-  uint8_t state;               /* enum gap__state */
-  bool tray;                   /* part of a tray: tray.h */
+  uint32_t off, len;   /* in units, from the start of the range */
+  uint32_t prev, next; /* neighbours by address; 0 at the ends */
+  uint32_t link_prev;  /* idle: bin; hole: list of holes; of a tray: cached: list of its class, else its tray */
+  uint32_t link_next;  /* the same; cached: next of its size; live: first recorded use by another stream */
+  uint32_t slack;      /* live: bytes of the block - bytes requested; cached in a tray: its tray */
+  uint8_t state;       /* enum gap__state */
+  bool tray;           /* part of a tray: tray.h */
   uint16_t range;
 };
 
@@ -86,16 +86,16 @@ struct gap__block {
 #define GAP__BIN_COUNT (GAP__BIN_EXACT + (32u - GAP__BIN_EXACT_LOG) * 64u)
 #define GAP__BIN_WORDS (GAP__BIN_COUNT / 64u)
 struct gap__bins {
-  uint64_t summary;               /* bit w: word[w] != 0 */
-  uint64_t word[GAP__BIN_WORDS];  /* bit b of word w: bin 64 w + b is not empty */
+  uint64_t summary;              /* bit w: word[w] != 0 */
+  uint64_t word[GAP__BIN_WORDS]; /* bit b of word w: bin 64 w + b is not empty */
   uint32_t head[GAP__BIN_COUNT];
 };
 
 /* Pages cut into blocks of one size class: tray.h.  Guarded by the lane lock. */
 struct gap__tray {
-  uint32_t first;      /* its first block; the others follow by address */
-  uint32_t count;      /* blocks; 0: the record is free */
-  uint32_t live;       /* of them not cached; 0: the tray is in its arena's list of empty ones */
+  uint32_t first; /* its first block; the others follow by address */
+  uint32_t count; /* blocks; 0: the record is free */
+  uint32_t live;  /* of them not cached; 0: the tray is in its arena's list of empty ones */
   uint32_t class;
   uint32_t prev, next; /* in that list */
 };
@@ -111,10 +111,10 @@ struct gap__lane;
 
 struct gap__arena {
   struct gap__lane *lane;
-  uint8_t kind;          /* GAP__ARENA_... */
-  uint32_t hot;          /* large: the block freed last, cached; 0 none */
-  uint32_t hot_epoch;    /* in which it was freed: its pages are stamped when it cools */
-  uint32_t hole_head;    /* list of holes; guarded by the device lock and the lane lock */
+  uint8_t kind;       /* GAP__ARENA_... */
+  uint32_t hot;       /* large: the block freed last, cached; 0 none */
+  uint32_t hot_epoch; /* in which it was freed: its pages are stamped when it cools */
+  uint32_t hole_head; /* list of holes; guarded by the device lock and the lane lock */
   uint32_t hole_count;
   uint32_t idle_count;   /* idle blocks in the bins */
   uint64_t idle_units;   /* sum of their lengths, bare pages included */
@@ -122,11 +122,11 @@ struct gap__arena {
   uint32_t bare_pages;   /* in hollow blocks, and in reserved ones that were */
   uint32_t empty_trays;  /* list of trays of which nothing is live */
   uint32_t tray_count;
-  uint32_t class_idle_count; /* cached blocks of trays */
-  uint64_t class_idle_units; /* sum of their lengths */
-  int64_t home_pages;    /* pages that have memory; guarded by the device lock */
-  int64_t host_pages;    /* of them in host memory; the same */
-  uint16_t range_newest; /* most recent range; growth happens at its tail */
+  uint32_t class_idle_count;            /* cached blocks of trays */
+  uint64_t class_idle_units;            /* sum of their lengths */
+  int64_t home_pages;                   /* pages that have memory; guarded by the device lock */
+  int64_t host_pages;                   /* of them in host memory; the same */
+  uint16_t range_newest;                /* most recent range; growth happens at its tail */
   uint32_t front[GAP__SMALL_UNITS + 1]; /* small: cached blocks of each length */
   struct gap__bins bins;
 };
@@ -137,12 +137,13 @@ struct gap__range {
   struct gap__arena *arena;
   uint32_t pages;
   uint32_t granule_shift; /* log2 of the units of a look-up granule: 4 KiB small, 1 MiB large, 32 KiB others */
-  uint32_t *first;        /* granule -> block with the lowest offset that starts in it, 0 none; of 32 KiB: marks behind it */
-  uint32_t *stamp;        /* page -> epoch of the last free that touched it, or GAP__BARE */
-  uint32_t *slot;         /* page -> mapping; guarded by the device lock */
-  uint32_t tail;          /* last block by address */
-  uint32_t lent_pages;    /* pages whose slot is a lent mapping */
-  uint16_t older;         /* the range of the same arena that was added before, 0 none */
+  /* granule -> block with the lowest offset that starts in it, 0 none; of 32 KiB: marks behind it */
+  uint32_t *first;
+  uint32_t *stamp;     /* page -> epoch of the last free that touched it, or GAP__BARE */
+  uint32_t *slot;      /* page -> mapping; guarded by the device lock */
+  uint32_t tail;       /* last block by address */
+  uint32_t lent_pages; /* pages whose slot is a lent mapping */
+  uint16_t older;      /* the range of the same arena that was added before, 0 none */
 };
 
 struct gap__chunk_rec {
@@ -151,7 +152,7 @@ struct gap__chunk_rec {
   uint32_t home;     /* mapping */
   uint32_t mappings; /* list of all mappings, home included */
   uint32_t next_loose;
-  bool known; /* others know this very memory (exported, registered): it is never exchanged */
+  bool known;         /* others know this very memory (exported, registered): it is never exchanged */
   bool asleep, empty; /* sleep.h */
   bool host;          /* in host memory: overflow.h */
 };
@@ -162,18 +163,18 @@ struct gap__mapping {
   uint32_t next;  /* of the same chunk */
   uint32_t stamp; /* lent, or a home on its way to be: epoch of the last use at this address */
   uint16_t range;
-  bool dark;      /* no access was given: nothing may be served from here */
-  bool away;      /* of a chunk that is asleep: the driver has it no more */
+  bool dark; /* no access was given: nothing may be served from here */
+  bool away; /* of a chunk that is asleep: the driver has it no more */
 };
 
 /* What one lane has live of one of torch's kinds.  The fast path checks the limits in one branch: within them no device-wide peak
  * can rise (tally.h). */
 struct gap__tally {
-  int64_t count, bytes, requested;                   /* live now; requested includes pending blocks */
+  int64_t count, bytes, requested; /* live now; requested includes pending blocks */
   int64_t count_limit, bytes_limit, requested_limit;
   int64_t count_total, bytes_total, requested_total; /* allocated since the last reset */
   int64_t count_base, bytes_base, requested_base, active_count_base, active_bytes_base; /* current at that reset */
-  int64_t pending_count, pending_bytes;              /* freed, still used elsewhere */
+  int64_t pending_count, pending_bytes; /* freed, still used elsewhere */
 };
 
 /* What both kinds of a lane together may have live before a peak can rise. */
@@ -203,57 +204,59 @@ struct gap__track {
 
 struct gap__lane {
   _Alignas(64) struct gap__lock lock;
-  bool ended;                    /* its stream was retired, or its thread is gone; written under both locks */
-  bool asleep;                   /* nothing is allocated from it: sleep.h; written under both locks */
-  bool touched;                  /* something was allocated since it woke; in private pools only */
-  uint32_t epoch;                /* open: frees are stamped with it */
-  uint32_t credit;               /* frees until the epoch is closed; GAP__EPOCH_FREES: there was none in it */
+  bool ended;      /* its stream was retired, or its thread is gone; written under both locks */
+  bool asleep;     /* nothing is allocated from it: sleep.h; written under both locks */
+  bool touched;    /* something was allocated since it woke; in private pools only */
+  uint32_t epoch;  /* open: frees are stamped with it */
+  uint32_t credit; /* frees until the epoch is closed; GAP__EPOCH_FREES: there was none in it */
   /* whom it serves; written under both locks, while nobody visits */
-  gap_stream plain;              /* = stream in the default pool, when its handle says all of it and no plan is followed;
+  gap_stream plain;  /* = stream in the default pool, when its handle says all of it and no plan is followed;
                                     else GAP__PLAIN_NONE */
-  gap_stream stream;             /* normalised: 0 for 0 and 1 */
-  uint64_t thread;               /* for the per-thread default stream, else 0 */
+  gap_stream stream; /* normalised: 0 for 0 and 1 */
+  uint64_t thread;   /* for the per-thread default stream, else 0 */
   gap_pool_id pool;
   struct gap__slab blocks;
-  uint32_t visitors;             /* threads that are about to take the device lock for this lane: it must stay what it is */
-  struct gap__tally_limit both;  /* of all kinds: tally.h */
+  /* threads that are about to take the device lock for this lane: it must stay what it is */
+  uint32_t visitors;
+  struct gap__tally_limit both;                          /* of all kinds: tally.h */
   _Alignas(64) struct gap__tally tally[GAP__KIND_COUNT]; /* small, large in torch's sense; [GAP__KIND_ALL] is unused */
   /* guarded by the device lock */
   _Alignas(64) uint32_t completed; /* every address stamped with this epoch or an earlier one is out of use */
   uint32_t mark_first, mark_count;
   struct gap__mark marks[GAP__MARKS]; /* closed epochs in order, their events recorded */
-  uint32_t line;                 /* the last epoch before the device was drained; 0: it is not being drained */
-  bool overdue;                  /* an event must be recorded, though nothing may have been freed in the open epoch */
-  bool unheard;                  /* the driver cannot say whether the first mark's event has completed */
-  bool doubtful;                 /* no event can end the open epoch: only a drained device does */
+  uint32_t line;                      /* the last epoch before the device was drained; 0: it is not being drained */
+  bool overdue;  /* an event must be recorded, though nothing may have been freed in the open epoch */
+  bool unheard;  /* the driver cannot say whether the first mark's event has completed */
+  bool doubtful; /* no event can end the open epoch: only a drained device does */
   uint64_t stream_id;
-  struct gap__behind *behind;    /* behind.h; NULL: nothing was looked for */
-  struct gap__lane *next;        /* all lanes of the device, newest first; or the spare ones */
-  _Atomic bool pinned;           /* a private pool in use: its pages stay */
-  bool released;                 /* its private pool is no longer in use; device lock */
-  uint64_t asleep_pages;         /* of chunks at home here that are asleep; device lock */
+  struct gap__behind *behind; /* behind.h; NULL: nothing was looked for */
+  struct gap__lane *next;     /* all lanes of the device, newest first; or the spare ones */
+  _Atomic bool pinned;        /* a private pool in use: its pages stay */
+  bool released;              /* its private pool is no longer in use; device lock */
+  uint64_t asleep_pages;      /* of chunks at home here that are asleep; device lock */
   /* fixed after creation */
   struct gap__policy_state *owner;
   struct gap__arena arena[GAP__ARENA_COUNT];
   struct gap__track track; /* lane lock */
   /* lane lock: size classes */
-  struct gap__slab trays; /* made with the first one */
+  struct gap__slab trays;                /* made with the first one */
   uint32_t class_head[GAP__CLASSES_MAX]; /* cached blocks of each class */
 };
 
 /* A use of a block by another stream, from the call that says so to its end.  Guarded by the device lock. */
 struct gap__use {
   uint32_t next;
-  bool taken;        /* the record is in use */
-  bool lost;         /* no event can tell when it ends: only a drained device does */
-  bool over;         /* it has ended */
+  bool taken; /* the record is in use */
+  bool lost;  /* no event can tell when it ends: only a drained device does */
+  bool over;  /* it has ended */
   gap_stream stream;
-  uint64_t thread;   /* whose stream it is; 0 unless `stream` is the per-thread default stream */
-  gap__event event;  /* 0: not recorded yet; recorded when the block is freed, or before its stream ends */
-  uint64_t capture;  /* in which it began; 0: in none, or that is of no interest */
-  gap__node node;    /* behind which it ends in that capture; 0: not known.  Without meaning once there is an event */
-  gap_addr marked;   /* no use but a mark on the live block that begins there, which makes its free take the slow way; else 0 */
-  bool cold;         /* of a mark: the block is rarely used (gap_hint) */
+  uint64_t thread;  /* whose stream it is; 0 unless `stream` is the per-thread default stream */
+  gap__event event; /* 0: not recorded yet; recorded when the block is freed, or before its stream ends */
+  uint64_t capture; /* in which it began; 0: in none, or that is of no interest */
+  gap__node node;   /* behind which it ends in that capture; 0: not known.  Without meaning once there is an event */
+  /* no use but a mark on the live block that begins there, which makes its free take the slow way; else 0 */
+  gap_addr marked;
+  bool cold; /* of a mark: the block is rarely used (gap_hint) */
 };
 
 struct gap__pending {
@@ -263,7 +266,7 @@ struct gap__pending {
 
 #define GAP__WINDOW_SHIFT 26 /* ranges are multiples of 64 MiB: the look-up table's step */
 #define GAP__ADDRESS_BITS 49
-#define GAP__LANES_MAX 32768u             /* at once; as many as there are numbers of ranges for */
+#define GAP__LANES_MAX 32768u                /* at once; as many as there are numbers of ranges for */
 #define GAP__LANE_SLOTS (4 * GAP__LANES_MAX) /* a slot is touched when a lane needs it: the table costs what it holds */
 #define GAP__POOLS_MAX 65536u
 
@@ -280,10 +283,10 @@ struct gap__gate {
     gap_stream stream;
     uint64_t thread; /* whose it is; 0 unless `stream` is the per-thread default stream */
     bool held;       /* by the gate before the legacy default stream, with which it is ordered */
-  } *streams;        /* room for GAP__GATE_STREAMS; NULL: none was noted */
+  } * streams;       /* room for GAP__GATE_STREAMS; NULL: none was noted */
   uint32_t count, recent;
-  bool incomplete;          /* one could not be noted */
-  _Atomic uint32_t *words;  /* pinned; [0] opens, [1 + i] is written when stream i arrives; NULL: none yet */
+  bool incomplete;           /* one could not be noted */
+  _Atomic uint32_t *words;   /* pinned; [0] opens, [1 + i] is written when stream i arrives; NULL: none yet */
   uint32_t value, own_value; /* of the last gate; the same of a stream of our own */
   bool closed;
 };
@@ -302,10 +305,11 @@ enum gap__refusal {
 
 /* Conversion: convert.h.  Guarded by the device lock. */
 struct gap__conversion {
-  gap_stream stream;        /* our own, for copies; 0: not made yet */
-  struct gap__lane *window; /* in no list; its only arena has the addresses at which new chunks are filled; NULL: not made yet */
-  bool quiet;               /* nobody hears of mappings that are on their way */
-  struct gap__torn {        /* a chunk that could not be mapped again at its home; 0 none */
+  gap_stream stream; /* our own, for copies; 0: not made yet */
+  /* in no list; its only arena has the addresses at which new chunks are filled; NULL: not made yet */
+  struct gap__lane *window;
+  bool quiet;        /* nobody hears of mappings that are on their way */
+  struct gap__torn { /* a chunk that could not be mapped again at its home; 0 none */
     uint32_t chunk, page;
     uint16_t range;
     uint64_t idle[GAP__CONVERT_WORDS];
@@ -315,18 +319,19 @@ struct gap__conversion {
 
 /* Host memory behind device addresses: overflow.h.  Guarded by the device lock. */
 struct gap__overflow {
-  bool on;                                 /* it is allowed, and the device can */
-  bool said;                               /* one line in the log has said why there is none, or no more */
-  _Atomic uint64_t pages;                  /* of chunks in host memory; read without a lock by the watcher */
-  uint64_t peak_pages, loose_pages;        /* of them those without a home */
-  uint64_t promised_pages;                 /* that the budget has given and no chunk has yet */
-  uint64_t need_pages;                     /* the most that requests had there since the last safe point */
-  uint32_t marks;                          /* on blocks that were called cold, or were moved */
-  bool missed;                             /* streams did not reach the watcher's last gate: it waits for somebody else's to close */
-  int64_t placed_bytes;                    /* of requests that were served there */
-  int64_t out_bytes, back_bytes;           /* of live blocks that were moved there, and to the device */
-  int64_t refused;                         /* requests that it did not serve though it was on */
-  char refusal[256];                       /* why it had no memory for the request at hand; "" */
+  bool on;                          /* it is allowed, and the device can */
+  bool said;                        /* one line in the log has said why there is none, or no more */
+  _Atomic uint64_t pages;           /* of chunks in host memory; read without a lock by the watcher */
+  uint64_t peak_pages, loose_pages; /* of them those without a home */
+  uint64_t promised_pages;          /* that the budget has given and no chunk has yet */
+  uint64_t need_pages;              /* the most that requests had there since the last safe point */
+  uint32_t marks;                   /* on blocks that were called cold, or were moved */
+  /* streams did not reach the watcher's last gate: it waits for somebody else's to close */
+  bool missed;
+  int64_t placed_bytes;          /* of requests that were served there */
+  int64_t out_bytes, back_bytes; /* of live blocks that were moved there, and to the device */
+  int64_t refused;               /* requests that it did not serve though it was on */
+  char refusal[256];             /* why it had no memory for the request at hand; "" */
 };
 
 #define GAP__WATCH_NOTES 8u
@@ -334,7 +339,7 @@ struct gap__notes { /* a quarter of an age apart: together they reach back furth
   uint32_t count;
   struct gap__note {
     uint64_t ns;
-    uint32_t epoch; /* the newest one then */
+    uint32_t epoch;       /* the newest one then */
   } at[GAP__WATCH_NOTES]; /* in order of time */
 };
 struct gap__watch {             /* guarded by the device lock */
@@ -362,14 +367,16 @@ struct gap__policy_state {
   struct gap__device *device;
   struct gap__dev *dev;
   /* hot, read-only after creation */
-  uint16_t *range_of;                            /* address >> 26 -> range, 0 none */
+  uint16_t *range_of; /* address >> 26 -> range, 0 none */
   struct gap__range *ranges;
-  _Atomic bool plain_rounding;                   /* 512 B and nothing else */
-  _Atomic bool choosy;                           /* pooled, but for requests that would waste much of a block: heuristic */
-  _Atomic bool pooled;                           /* requests are served in size classes; written under all locks */
-  _Atomic bool scarce;                           /* little more may be held: blocks merge at once, for better places */
-  struct gap__plan *_Atomic plan;                /* that is followed, or NULL; read under a lane lock, written under all */
-  _Atomic uint64_t owing;                        /* bit n: thread n mod 64 may have to record an event: pending.h */
+  _Atomic bool plain_rounding; /* 512 B and nothing else */
+  /* pooled, but for requests that would waste much of a block: heuristic */
+  _Atomic bool choosy;
+  _Atomic bool pooled; /* requests are served in size classes; written under all locks */
+  _Atomic bool scarce; /* little more may be held: blocks merge at once, for better places */
+  /* that is followed, or NULL; read under a lane lock, written under all */
+  struct gap__plan *_Atomic plan;
+  _Atomic uint64_t owing; /* bit n: thread n mod 64 may have to record an event: pending.h */
 
   struct gap__classes classes; /* of the strategy pooled; read-only after creation too */
 
@@ -379,32 +386,32 @@ struct gap__policy_state {
   struct gap__slab lane_slab;
   uint32_t lanes_max; /* at most GAP__LANES_MAX */
   struct gap__lane *lanes, *spare_lanes;
-  uint32_t lane_count;     /* without the spare ones */
-  uint32_t lanes_swept_at; /* lanes at which the next sweep is worth its while */
+  uint32_t lane_count;                     /* without the spare ones */
+  uint32_t lanes_swept_at;                 /* lanes at which the next sweep is worth its while */
   struct gap__tally gone[GAP__KIND_COUNT]; /* what spare lanes have counted */
-  uint32_t clock;          /* the last epoch given out */
+  uint32_t clock;                          /* the last epoch given out */
   struct gap__slab chunks, mappings, uses;
-  uint64_t held_pages;     /* of this strategy */
-  uint32_t loose;          /* list of chunks without a home */
+  uint64_t held_pages; /* of this strategy */
+  uint32_t loose;      /* list of chunks without a home */
   uint64_t loose_pages;
-  gap_addr drain_segment;  /* of a drain that failed; 0 none.  Counted as one loose page */
-  uint64_t address_bytes;  /* reserved */
+  gap_addr drain_segment;       /* of a drain that failed; 0 none.  Counted as one loose page */
+  uint64_t address_bytes;       /* reserved */
   struct gap__pending *pending; /* a ring in order of free; grows */
   uint32_t pending_first, pending_count, pending_capacity;
   struct gap__pool *pools;
   uint32_t pool_count;
-  struct gap__trouble {    /* why the request at hand is not served, besides want of memory: trouble.h */
+  struct gap__trouble { /* why the request at hand is not served, besides want of memory: trouble.h */
     uint8_t kind, call;
     int code;
   } trouble;
   gap__event *event_cache;
   uint32_t event_cached, event_capacity;
-  struct gap__scratch *scratch; /* of one slow path: reclaim.c */
+  struct gap__scratch *scratch;     /* of one slow path: reclaim.c */
   struct gap__arena *_Atomic ahead; /* where the page maker works; NULL: nowhere */
-  uint32_t ahead_pages;        /* how many it makes and then keeps ready there */
-  uint32_t ahead_made;         /* of them, since the arena grew */
-  _Atomic uint64_t ahead_until_ns; /* it stops then unless something grows */
-  bool maker_running, maker_stop; /* maker_stop: guarded by maker_mutex */
+  uint32_t ahead_pages;             /* how many it makes and then keeps ready there */
+  uint32_t ahead_made;              /* of them, since the arena grew */
+  _Atomic uint64_t ahead_until_ns;  /* it stops then unless something grows */
+  bool maker_running, maker_stop;   /* maker_stop: guarded by maker_mutex */
   pthread_t maker_thread;
   pthread_mutex_t maker_mutex;
   pthread_cond_t maker_wake;
@@ -412,11 +419,11 @@ struct gap__policy_state {
   struct gap__gate gate;
   struct gap__conversion convert;
   struct gap__overflow overflow;
-  int64_t thrash;              /* pages that streams took from each other of late: limit.c */
+  int64_t thrash;                          /* pages that streams took from each other of late: limit.c */
   int64_t thrash_stolen, thrash_allocated; /* totals when it was last reckoned */
-  uint64_t driver_limit;       /* pages that could be held when the driver was last asked */
-  uint64_t driver_asked;       /* pages held at that time */
-  bool driver_refused;         /* it has less than the cap promised */
+  uint64_t driver_limit;                   /* pages that could be held when the driver was last asked */
+  uint64_t driver_asked;                   /* pages held at that time */
+  bool driver_refused;                     /* it has less than the cap promised */
 
   /* device-wide figures; guarded by the device lock */
   struct gap__peaks {
@@ -425,10 +432,10 @@ struct gap__policy_state {
   struct gap__running {
     int64_t current, peak, added, removed;
   } held[3], segments[3], split[3], split_bytes[3]; /* pages; mapped stretches; idle blocks, bytes beside live ones */
-  int64_t runs[GAP__ARENA_COUNT]; /* mapped stretches by arena kind, kept as holes come and go */
+  int64_t runs[GAP__ARENA_COUNT];                   /* mapped stretches by arena kind, kept as holes come and go */
   int64_t rung_count[GAP__RUNG_COUNT], rung_ns[GAP__RUNG_COUNT];
   struct gap__follow_figures followed;
-  char plan_path[256];         /* as configured, whether it can be followed or not; guarded by the heap's lock */
+  char plan_path[256]; /* as configured, whether it can be followed or not; guarded by the heap's lock */
   int64_t ooms, retries, stalls, stall_ns, drains;
   int64_t grown, made_ahead, stolen, stolen_alias, stolen_across, claimed, trimmed, device_allocs, device_frees;
 

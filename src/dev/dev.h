@@ -28,9 +28,9 @@
 #define GAP__PAGE_SHIFT 21
 #define GAP__PAGE ((uint64_t)1 << GAP__PAGE_SHIFT) /* the driver's granularity, 2 MiB */
 
-typedef uint64_t gap__chunk; /* physical handle; 0 is none */
-typedef uint64_t gap__event; /* event handle; 0 is none */
-typedef uint64_t gap__node;  /* of a graph; 0 is none */
+typedef uint64_t gap__chunk;    /* physical handle; 0 is none */
+typedef uint64_t gap__event;    /* event handle; 0 is none */
+typedef uint64_t gap__node;     /* of a graph; 0 is none */
 typedef uint64_t gap__module;   /* loaded code; 0 is none */
 typedef uint64_t gap__function; /* of a module; 0 is none */
 
@@ -52,28 +52,31 @@ struct gap__dev_caps {
   bool exportable;            /* chunks are created exportable */
   bool rdma;                  /* chunks may be registered with a network card */
   bool wait_values;           /* write_value / wait_value work */
-  unsigned char uuid[16];     /* of the card, in every process the same; all 0: no other process can have it, or it cannot be told */
-  bool gates;                 /* gate / value_await work */
-  bool stepped;               /* time is simulated: no background threads, gap__heap_tick() drives them */
-  uint32_t arch;              /* 90: code for compute capability 9.0 can be loaded; 0: none can */
-  uint32_t processors;        /* that run blocks of a kernel side by side */
-  uint32_t toolkit_major;     /* code made by a newer toolkit than this is not loaded: 13 */
+  /* of the card, in every process the same; all 0: no other process can have it, or it cannot be told */
+  unsigned char uuid[16];
+  bool gates;             /* gate / value_await work */
+  bool stepped;           /* time is simulated: no background threads, gap__heap_tick() drives them */
+  uint32_t arch;          /* 90: code for compute capability 9.0 can be loaded; 0: none can */
+  uint32_t processors;    /* that run blocks of a kernel side by side */
+  uint32_t toolkit_major; /* code made by a newer toolkit than this is not loaded: 13 */
 };
 
 /* Every driver call, for counters: GAP__CALL(name). */
+/* clang-format off */
 #define GAP__DEV_CALLS(X) \
   X(reserve) X(unreserve) X(chunk_create) X(chunk_release) X(map) X(set_access) X(unmap) \
-  X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) X(stream_wait) \
-  X(stream_id) X(stream_capturing) X(stream_front) X(node_before) \
+  X(segment_alloc) X(segment_free) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_wait) \
+  X(stream_wait) X(stream_id) X(stream_capturing) X(stream_front) X(node_before) \
   X(stream_create) X(stream_destroy) X(copy) X(write_value) X(wait_value) X(pin) X(unpin) X(mem_info) \
   X(peer_enable) X(peer_disable) X(chunk_export) X(chunk_import) X(stream_blocking) X(gate) X(value_await) \
   X(set_read_access) X(module_load) X(module_unload) X(module_find) X(launch)
+/* clang-format on */
 
 enum gap__dev_call {
 #define X(name) GAP__CALL_##name,
   GAP__DEV_CALLS(X)
 #undef X
-  GAP__CALL_COUNT
+      GAP__CALL_COUNT
 };
 
 struct gap__dev;
@@ -92,8 +95,10 @@ struct gap__dev_ops {
   int (*chunk_release)(struct gap__dev *, gap__chunk);
   int (*map)(struct gap__dev *, gap_addr, uint64_t bytes, gap__chunk);
   int (*set_access)(struct gap__dev *, gap_addr, uint64_t bytes); /* owner and all enabled peers */
-  int (*set_read_access)(struct gap__dev *, gap_addr, uint64_t bytes); /* optional: the same, and writes by these addresses are faults */
-  int (*unmap)(struct gap__dev *, gap_addr, uint64_t bytes);      /* exactly one mapping; not every backend refuses more */
+  /* optional: the same, and writes by these addresses are faults */
+  int (*set_read_access)(struct gap__dev *, gap_addr, uint64_t bytes);
+  /* exactly one mapping; not every backend refuses more */
+  int (*unmap)(struct gap__dev *, gap_addr, uint64_t bytes);
 
   /* Segments: one driver allocation, address and memory together (native policy; fallback without vmm). */
   int (*segment_alloc)(struct gap__dev *, uint64_t bytes, gap_addr *out);
@@ -183,7 +188,7 @@ struct gap__dev_ops {
 
 struct gap__dev_counters {
   _Atomic uint64_t calls[GAP__CALL_COUNT];
-  _Atomic uint64_t ns[GAP__CALL_COUNT];            /* time of the calls made by allocating threads */
+  _Atomic uint64_t ns[GAP__CALL_COUNT]; /* time of the calls made by allocating threads */
   _Atomic uint64_t background_calls[GAP__CALL_COUNT];
   _Atomic uint64_t background_ns[GAP__CALL_COUNT]; /* time of the calls made by the page maker */
 };
@@ -242,14 +247,15 @@ int gap__dev_peer_enable(struct gap__dev *, int peer_ordinal);
 int gap__dev_peer_disable(struct gap__dev *, int peer_ordinal);
 int gap__dev_chunk_export(struct gap__dev *, gap__chunk, int *fd);
 int gap__dev_chunk_import(struct gap__dev *, int fd, gap__chunk *out);
-void gap__dev_last_error(struct gap__dev *, char *text, size_t bytes); /* "" where the backend has no words of its own */
+/* "" where the backend has no words of its own */
+void gap__dev_last_error(struct gap__dev *, char *text, size_t bytes);
 void gap__dev_background(struct gap__dev *, bool on); /* per thread; also sends counts to background_* */
 bool gap__dev_background_idle(struct gap__dev *);     /* true where the backend has real threads */
 void gap__dev_background_ask(struct gap__dev *);      /* call when work for the worker appears; nothing elsewhere */
 const char *gap__dev_call_name(enum gap__dev_call);
 
 /* Backends. */
-struct gap__sim_params; /* sim/sim.h */
+struct gap__sim_params;  /* sim/sim.h */
 struct gap__host_params; /* host/host.h */
 struct gap__cuda_params; /* cuda/cuda.h */
 

@@ -6,7 +6,7 @@
 #include "explain/subject.h"
 
 struct gap__altered {
-  struct gap__history history; /* shares everything but the events of one device with the original */
+  struct gap__history history;    /* shares everything but the events of one device with the original */
   struct gap__hist_event *events; /* of that device; NULL: they are the original's */
 };
 

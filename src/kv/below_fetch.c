@@ -1,7 +1,8 @@
 /* Fetches: where the KV pages of a prompt are, and which are worth bringing up.
  *
- * NEW: the prefix on the device is held. ASKING: the servers say what they have of that which is in no local place.  RUNNING: cargoes come up, in the order of the
- * chain.  DONE: nothing is held any more, the ticket waits to be asked for. */
+ * NEW: the prefix on the device is held. ASKING: the servers say what they have of that which is in no local place.
+ * RUNNING: cargoes come up, in the order of the chain.  DONE: nothing is held any more, the ticket waits to be asked
+ * for. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* To host memory: KV pages that nobody uses, as crates, in the order in which they came out of use, which is nearly that of their eviction; no more than are to be
- * evicted soon, so that host memory has little that the device has, too.  To the disk: crates that were used least of late, through a berth. */
+/* To host memory: KV pages that nobody uses, as crates, in the order in which they came out of use, which is nearly
+ * that of their eviction; no more than are to be evicted soon, so that host memory has little that the device has, too.
+ * To the disk: crates that were used least of late, through a berth. */
 #include <stdlib.h>
 
 #include "kv/below.h"

@@ -6,8 +6,9 @@
 
 extern const char gap__kv_device_source[];
 
-/* `source` is compiled behind what the card's kernels share, with `defines` ("-DHEAD=128 ...").  The module lives as long as the cache.  GAP_ENOTSUP: the device runs
- * no kernels, there is no compiler, or it refuses: gap__kv_code_why. */
+/* `source` is compiled behind what the card's kernels share, with `defines` ("-DHEAD=128 ...").  The module lives as
+ * long as the cache.  GAP_ENOTSUP: the device runs no kernels, there is no compiler, or it refuses:
+ * gap__kv_code_why. */
 int gap__kv_code_load(struct gap_kv *, const char *source, const char *defines, gap__module *out);
 /* Why there are no kernels; "" where nothing has failed. */
 const char *gap__kv_code_why(const struct gap_kv *);

@@ -1,7 +1,8 @@
 /* KV pages that are being copied.  Under the cache's lock.
  *
- * *Held* ones have a reference: no table names them, they are written to, or must not be evicted.  Those that are *read* only go on as ever, in use, cached or
- * evicted, in the order that they had; but who would be free stays in limbo until the copy has ended.  Neither are moved.
+ * *Held* ones have a reference: no table names them, they are written to, or must not be evicted.  Those that are
+ * *read* only go on as ever, in use, cached or evicted, in the order that they had; but who would be free stays in
+ * limbo until the copy has ended.  Neither are moved.
  *
  *     limbo: state used, one reference, no node;  readers = holds that read it */
 #ifndef GAP_KV_HOLD_H

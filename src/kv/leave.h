@@ -4,7 +4,8 @@
 
 #include "kv/state.h"
 
-/* Room for one more with `count` table entries, and the event, recorded on `stream` now: what follows cannot fail.  The cache's own stream needs none. */
+/* Room for one more with `count` table entries, and the event, recorded on `stream` now: what follows cannot fail.  The
+ * cache's own stream needs none. */
 int gap__kv_leave_prepare(struct gap_kv *, uint32_t count, gap_stream stream, struct kv_leaving *out);
 void gap__kv_leave_cancel(struct gap_kv *, struct kv_leaving *);
 /* Takes all table entries of the sequence into `leaving`, the last first; the row itself is the caller's, or ends with the sequence. */

@@ -16,8 +16,9 @@ struct kv_nvrtc {
   int (*destroy)(void **program);
 };
 
-/* The first that is found and no newer than `major_most`: the file that GAPLESS_NVRTC names; beside the Python packages that are loaded; CUDA_HOME, CUDA_PATH,
- * /usr/local/cuda; where the loader looks.  It stays loaded.  GAP_ENOTSUP: none; `why` says what was found. */
+/* The first that is found and no newer than `major_most`: the file that GAPLESS_NVRTC names; beside the Python packages
+ * that are loaded; CUDA_HOME, CUDA_PATH, /usr/local/cuda; where the loader looks.  It stays loaded.  GAP_ENOTSUP: none;
+ * `why` says what was found. */
 int gap__kv_nvrtc_open(unsigned major_most, struct kv_nvrtc *out, struct gap__text *why);
 /* Code for compute capability `arch` (90); free it.  GAP_ENOTSUP with the compiler's words in `why`; GAP_ENOMETA. */
 int gap__kv_nvrtc_compile(const struct kv_nvrtc *, const char *source, const char *defines, unsigned arch,

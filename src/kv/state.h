@@ -5,15 +5,17 @@
  *     slab_used[s] = KV pages of slab s that are not free; 0: the slab is spare or has no memory
  *     free.count + the KV pages not free of slabs with memory = slabs with memory x slab_kv_pages
  *
- * *Nodes* are what tokens are called: a tree of KV pages by content, one root a tenant.  A node is its parent's prefix and `filled` tokens
- * more; it has a KV page of each group, or none where that was evicted, has left a window, or is still to be computed.  Two prefixes are the same exactly if their nodes
- * are: a node is found by the hash of the whole chain, then parent and tokens are compared (or the SHA-256 digests of the chain).
+ * *Nodes* are what tokens are called: a tree of KV pages by content, one root a tenant.  A node is its parent's prefix
+ * and `filled` tokens more; it has a KV page of each group, or none where that was evicted, has left a window, or is
+ * still to be computed.  Two prefixes are the same exactly if their nodes are: a node is found by the hash of the whole
+ * chain, then parent and tokens are compared (or the SHA-256 digests of the chain).
  *
  *     a node lives as long as it has a KV page, a child, or a sequence whose full KV pages end at it
  *     page.node = n  <=>  pages(n)[page.group] = page
  *
- * A sequence's columns [first[g], columns) of group g name KV pages; those before have left the window.  Its tokens are: the node's, then those of `tail`.
- * The last `pending` nodes of its chain are of tokens that no step has computed yet, as far as we know.
+ * A sequence's columns [first[g], columns) of group g name KV pages; those before have left the window.  Its tokens
+ * are: the node's, then those of `tail`.  The last `pending` nodes of its chain are of tokens that no step has computed
+ * yet, as far as we know.
  *
  * One lock guards it all.  It comes before every lock of a heap. */
 #ifndef GAP_KV_STATE_H
@@ -121,8 +123,9 @@ struct kv_attend_code {
 struct kv_code { /* code.h */
   gap__module modules[KV_MODULES];
   uint32_t module_count;
-  gap__function move, copy;                      /* 0: there are no kernels */
-  bool link_by_driver;                           /* it was measured: the copy engine moves KV pages to and from the host faster */
+  gap__function move, copy; /* 0: there are no kernels */
+  /* it was measured: the copy engine moves KV pages to and from the host faster */
+  bool link_by_driver;
   struct kv_attend_code attend[KV_ATTEND_CODES]; /* for 1, 2, 4, 8 query heads a block */
   struct gap__text why;
 };

@@ -110,7 +110,7 @@ static int enter(struct step *step, struct turn *turn) {
   uint64_t need =
       (uint64_t)(columns - s->columns) * groups + (s->swapped ? gap__kv_swap_need(kv, turn->seq) + groups : 0);
   uint64_t most = kv_capacity(kv) - 1 - kv->bare_pages;
-  if (need > most) need = most; /* it shares, or has the cache for itself */
+  if (need > most) need = most;                                     /* it shares, or has the cache for itself */
   uint64_t whole = s->dropped > columns ? s->dropped - columns : 0; /* it will want them again */
   uint64_t spare = (step->granted + whole) * (uint64_t)groups;
   if (step->held_up || step->shut) return 0;

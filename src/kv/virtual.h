@@ -4,8 +4,9 @@
  *     have[range]: its first so many places have a page; there is none beyond, but for those that are leaving
  *     uses[page] = places that name it, leaving ones included; 0: free
  *
- * Without sharing a page's home is its place, and a place is left at once: the heap knows about stream order.  With sharing homes lie in a region of their own, and places are further mappings of
- * the same memory, which are removed when the work queued before has ended. */
+ * Without sharing a page's home is its place, and a place is left at once: the heap knows about stream order.  With
+ * sharing homes lie in a region of their own, and places are further mappings of the same memory, which are removed
+ * when the work queued before has ended. */
 #ifndef GAP_KV_VIRTUAL_H
 #define GAP_KV_VIRTUAL_H
 
@@ -36,7 +37,8 @@ struct gap_kv_virtual {
   uint32_t ahead;              /* pages */
   uint32_t *place;             /* page + 1 */
   uint32_t *uses;
-  uint32_t *leaving_in;  /* place -> batch, 0: it stays; VIRTUAL_STUCK: the driver did not unmap it, and is asked again */
+  /* place -> batch, 0: it stays; VIRTUAL_STUCK: the driver did not unmap it, and is asked again */
+  uint32_t *leaving_in;
   uint8_t *read_only;    /* place -> it is a further mapping for reading */
   uint8_t *counted;      /* place -> it was mapped ahead and not asked for yet */
   uint32_t *have, *want; /* pages of each range */

@@ -1,12 +1,13 @@
 /* Replays a recorded history through a heap on a simulated card, one event at a time.
  *
- * Time: before each event the card's clock stands at the recorded time plus the delay, which is all the time that this replay has
- * spent in driver calls and waits so far: the program is late by that much.
- * Frees: free_requested is held for one event.  If free_completed of the same block follows, the block is freed in stream order.
- * If not, some other stream still uses it: a stream made up for this block is recorded on it and held back on the card, the block is
- * freed, and the later free_completed lets the made-up stream go on.
- * empty_cache() leaves no event of its own: a burst of segment_free is one unless a segment_alloc or oom follows, which makes it
- * the recorded policy's retry; the native policy repeats that one too when it lies apart from the malloc.  Other segment events are the recorded allocator's business and ignored. */
+ * Time: before each event the card's clock stands at the recorded time plus the delay, which is all the time that this
+ * replay has spent in driver calls and waits so far: the program is late by that much.
+ * Frees: free_requested is held for one event.  If free_completed of the same block follows, the block is freed in
+ * stream order.  If not, some other stream still uses it: a stream made up for this block is recorded on it and held
+ * back on the card, the block is freed, and the later free_completed lets the made-up stream go on.
+ * empty_cache() leaves no event of its own: a burst of segment_free is one unless a segment_alloc or oom follows, which
+ * makes it the recorded policy's retry; the native policy repeats that one too when it lies apart from the malloc.
+ * Other segment events are the recorded allocator's business and ignored. */
 #ifndef GAP_REPLAY_H
 #define GAP_REPLAY_H
 

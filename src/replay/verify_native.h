@@ -1,6 +1,7 @@
-/* Do our models of torch's native allocator, with and without expandable segments, do what torch did?  A recorded history is
- * fed to the strategy caching_allocator and every answer is compared: addresses, sizes and order of driver calls, which blocks complete, refusals, snapshots, the
- * segments at the end, and the statistics where the history has them. */
+/* Do our models of torch's native allocator, with and without expandable segments, do what torch did?  A recorded
+ * history is fed to the strategy caching_allocator and every answer is compared: addresses, sizes and order of driver
+ * calls, which blocks complete, refusals, snapshots, the segments at the end, and the statistics where the history has
+ * them. */
 #ifndef GAP_VERIFY_NATIVE_H
 #define GAP_VERIFY_NATIVE_H
 

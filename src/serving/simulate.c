@@ -1,8 +1,9 @@
 /* gapless kv replay: continuous batching of a trace of requests over a KV cache on a simulated card.
  *
- * Every step each running sequence computes the tokens that it knows and has not computed, as far as step_tokens go; who has computed all it knows gets one token
- * more.  Requests enter in the order of their arrival while nobody waits for memory.  The clock is a roofline: a step takes as long as reading the weights and the
- * live KV once, or as its arithmetic, whichever is longer. */
+ * Every step each running sequence computes the tokens that it knows and has not computed, as far as step_tokens go;
+ * who has computed all it knows gets one token more.  Requests enter in the order of their arrival while nobody waits
+ * for memory.  The clock is a roofline: a step takes as long as reading the weights and the live KV once, or as its
+ * arithmetic, whichever is longer. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>

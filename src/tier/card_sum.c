@@ -9,6 +9,7 @@
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 
+/* clang-format off */
 /* Adds the mix of `word`, whose place is `key` / STEP - 1, to the sum. */
 #define ADD(word) \
   "  add.u64 %key, %key, %step;\n" \
@@ -24,7 +25,6 @@
   "  add.u64 %sum, %sum, %z;\n"
 
 /* A thread takes four words in a row, then goes on by four words for each thread there is. */
-/* clang-format off */
 static const char ptx[] =
     ".version 7.0\n"
     ".target sm_52\n"

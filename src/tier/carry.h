@@ -1,11 +1,12 @@
 /* Carrying pieces between the device and where they are kept.
  *
- * Host memory: copies of up to 32 MiB on two streams of our own, some under way at once.  The card adds up what goes and what has come back, if
- * it can (card_sum.h); else threads of a crew add up what has arrived, or check what is to go, behind the copies.  Disk and servers: pieces of up to 8 MiB pass through a few buffers of pinned memory, so that the disk
- * and the copy engine work side by side.
+ * Host memory: copies of up to 32 MiB on two streams of our own, some under way at once.  The card adds up what goes
+ * and what has come back, if it can (card_sum.h); else threads of a crew add up what has arrived, or check what is to
+ * go, behind the copies.  Disk and servers: pieces of up to 8 MiB pass through a few buffers of pinned memory, so that
+ * the disk and the copy engine work side by side.
  *
- * When a call has failed, nothing is under way any more, unless the driver does not even say what is over (`lost`): then memory that
- * copies may still write to is not given back. */
+ * When a call has failed, nothing is under way any more, unless the driver does not even say what is over (`lost`):
+ * then memory that copies may still write to is not given back. */
 #ifndef GAP_TIER_CARRY_H
 #define GAP_TIER_CARRY_H
 

@@ -17,8 +17,9 @@ struct gap__disk {
   int file;
   bool direct;
   uint32_t units_most, units_used, units_held, units_end; /* no unit from `units_end` on was ever used */
-  uint64_t *used, *held; /* one bit a unit: it has a use; it has space in the file system, as those that have a use do */
-  char folder[256], refusal[400];             /* why the last call failed, in words */
+  /* one bit a unit: it has a use; it has space in the file system, as those that have a use do */
+  uint64_t *used, *held;
+  char folder[256], refusal[400]; /* why the last call failed, in words */
 };
 
 /* `most_bytes` 0: four fifths of what the file system has free.  GAP_EIO: no file can be had there, `refusal` says why.  One line in the

@@ -1,7 +1,8 @@
-/* Servers as a place for what sleeps: pieces as values of a store (gapless/remote.h) under names that no other process has.
+/* Servers as a place for what sleeps: pieces as values of a store (gapless/remote.h) under names that no other process
+ * has.
  *
- * A *transfer* is a number by which its caller waits for what it began under it.  A store has no call that removes a value: a name that is given back is given an
- * empty value, and serves again.  Not thread-safe. */
+ * A *transfer* is a number by which its caller waits for what it began under it.  A store has no call that removes a
+ * value: a name that is given back is given an empty value, and serves again.  Not thread-safe. */
 #ifndef GAP_TIER_FAR_H
 #define GAP_TIER_FAR_H
 

@@ -26,16 +26,16 @@ struct tier_item {
   uint64_t bytes;
   struct tier_pieces kept;
   bool on_disk, named;
-  bool stuck;               /* the driver does not say when its copies are over: its room is not given back */
-  gap_stream unmarked;      /* has copies that `event` is not behind, since that failed; 0: none */
-  gap__event event;         /* behind the newest copies */
-  uint32_t jobs;            /* under way */
-  uint32_t holders;         /* callers that wait for something of it */
-  uint32_t awaited;         /* of these: a join waits for their ends */
-  bool unsummed;            /* its checksums are being made */
-  int lost, failed;         /* why the bytes are not here; why the newest get failed, until somebody was told */
-  char *words;              /* of these; NULL: the code says all */
-  struct tier_job *ended;   /* streams may wait for their events still */
+  bool stuck;             /* the driver does not say when its copies are over: its room is not given back */
+  gap_stream unmarked;    /* has copies that `event` is not behind, since that failed; 0: none */
+  gap__event event;       /* behind the newest copies */
+  uint32_t jobs;          /* under way */
+  uint32_t holders;       /* callers that wait for something of it */
+  uint32_t awaited;       /* of these: a join waits for their ends */
+  bool unsummed;          /* its checksums are being made */
+  int lost, failed;       /* why the bytes are not here; why the newest get failed, until somebody was told */
+  char *words;            /* of these; NULL: the code says all */
+  struct tier_job *ended; /* streams may wait for their events still */
 };
 
 struct tier_items {

@@ -16,7 +16,8 @@
 
 enum { DEFAULT_LAG_US = 20000 };
 
-static const char *const policy_names[GAP_POLICY_COUNT] = {"gapless", "native", "expandable", "pooled", "heuristic", "ideal"};
+static const char *const policy_names[GAP_POLICY_COUNT] = {"gapless", "native",    "expandable",
+                                                           "pooled",  "heuristic", "ideal"};
 
 const char *gap_policy_name(enum gap_policy policy) { return policy_names[policy]; }
 
@@ -103,7 +104,8 @@ static int configure(const struct gap__history *history, const gap_replay_option
     *out = *gap__conf_values(set);
     if (is_torch(options->policy) && !options->conf) gap__verify_conf(history, gap__conf_values(set), out);
     out->strategy = gap__replay_strategy(options->policy);
-    if (!options->conf || options->policy == GAP_POLICY_EXPANDABLE) /* native: only a string that says so switches it on */
+    /* native: only a string that says so switches it on */
+    if (!options->conf || options->policy == GAP_POLICY_EXPANDABLE)
       out->expandable_segments = options->policy == GAP_POLICY_EXPANDABLE;
   } else if (report) {
     first_error(report, rc, message, bytes);

@@ -10,7 +10,6 @@
 #include "tune/cache.h"
 #include "tune/session.h"
 
-
 /* ---- Sessions ---- */
 
 void gap_tune_defaults(gap_tune_options *options) {

@@ -39,8 +39,12 @@ static void put_named(json_t *object, const gap_tune *tune, uint32_t history, co
   const struct {
     const char *name;
     uint32_t index;
-  } named[] = {{"recorded", facts->recorded}, {"stock", facts->stock},     {"best", facts->best},
-               {"advised", facts->advised},   {"gapless", facts->gapless}, {"best_gapless", facts->best_gapless},
+  } named[] = {{"recorded", facts->recorded},
+               {"stock", facts->stock},
+               {"best", facts->best},
+               {"advised", facts->advised},
+               {"gapless", facts->gapless},
+               {"best_gapless", facts->best_gapless},
                {"advised_gapless", facts->advised_gapless}};
   for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
     json_object_set_new(object, named[i].name, setting(tune, history, named[i].index, facts->ideal_bytes));

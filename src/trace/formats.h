@@ -29,7 +29,8 @@ enum gap__content {
 struct gap__writing {
   const struct gap__history *history;
   uint32_t device; /* the one that a format without GAP__HAS_DEVICES writes */
-  uint64_t blocks_from; /* perfetto: blocks of fewer bytes are only counted, and the others' lives are drawn; 0: no such limit */
+  /* perfetto: blocks of fewer bytes are only counted, and the others' lives are drawn; 0: no such limit */
+  uint64_t blocks_from;
   struct gap__output *out;
   gap__progress *progress; /* may be NULL; events written */
   void *progress_arg;

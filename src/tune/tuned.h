@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/sha256.h"
 #include "replay/live.h"
 #include "trace/history.h"
 #include "tune/settings.h"
-#include "base/sha256.h"
 #include "tune/trials.h"
 
 /* What is known of a history without reading it. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tune/search.h"
 #include "replay/workers.h"
+#include "tune/search.h"
 
 struct job {
   const struct gap__tuner *tuner;

@@ -1,7 +1,9 @@
-/* The kernels of the KV cache on the processor: what device.cu says for a card, in C.  A block's threads are fibers; one goes on until it must wait for the others of its
- * warp or block, so an exchange that not all lanes take part in is found: the run stops there.
+/* The kernels of the KV cache on the processor: what device.cu says for a card, in C.  A block's threads are fibers;
+ * one goes on until it must wait for the others of its warp or block, so an exchange that not all lanes take part in is
+ * found: the run stops there.
  *
- * Asynchronous copies are done when they are waited for, not when they are queued, so a read that comes too early finds old bytes. */
+ * Asynchronous copies are done when they are waited for, not when they are queued, so a read that comes too early finds
+ * old bytes. */
 #ifndef GAP_TESTS_KERNELS_CPU_H
 #define GAP_TESTS_KERNELS_CPU_H
 

@@ -1,5 +1,6 @@
-/* NVRTC for tests without one: what it "compiles" is the text of the options, by which the fake driver finds kernels that were compiled for the processor.
- * FAKE_NVRTC_VERSION is its version, 13 unless said otherwise; FAKE_NVRTC_REFUSES: every program is wrong. */
+/* NVRTC for tests without one: what it "compiles" is the text of the options, by which the fake driver finds kernels
+ * that were compiled for the processor.  FAKE_NVRTC_VERSION is its version, 13 unless said otherwise;
+ * FAKE_NVRTC_REFUSES: every program is wrong. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -176,5 +176,24 @@ class Api(Tree):
         self.refused("needs libz.so", self.tool, self.shared_object(code, "-Wl,--no-as-needed", "-lz"))
 
 
+class Format(Tree):
+    tool = "check_format.py"
+
+    def setUp(self):
+        super().setUp()
+        self.put(".clang-format", "BasedOnStyle: Google\n")
+        if self.check(self.tool).returncode == 77:
+            self.skipTest("clang-format of that version is not here")
+
+    def test_format(self):
+        self.put("src/base/a.c", "int f(void) { return 1; }\n")
+        self.accepted(self.tool)
+        self.put("src/base/a.c", "int f(void)   { return 1; }\n")
+        self.refused("make format", self.tool)
+
+    def test_nothing_there(self):
+        self.assertEqual(self.check(self.tool).returncode, 1)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,5 +1,5 @@
-/* The KV cache with tiers against a model: random calls while KV pages and sequences go down and come up behind them; every byte that is seen is compared, every
- * invariant checked.  GAP_SOAK_SECONDS makes it long. */
+/* The KV cache with tiers against a model: random calls while KV pages and sequences go down and come up behind them;
+ * every byte that is seen is compared, every invariant checked.  GAP_SOAK_SECONDS makes it long. */
 #include <stdbool.h>
 #include <time.h>
 #include <unistd.h>

@@ -77,7 +77,8 @@ const struct gap__stats *try_stats(struct try *t) {
   assert_true(t->stats.allocated_bytes[0].current <= t->stats.active_bytes[0].current);
   int64_t behind = t->stats.reserved_bytes[0].current + t->stats.asleep_bytes + t->stats.overflow_live_bytes;
   assert_true(t->stats.active_bytes[0].current <= behind);
-  assert_int_equal(t->stats.active_bytes[0].current + t->stats.idle_returnable_bytes + t->stats.idle_stuck_bytes, behind);
+  assert_int_equal(t->stats.active_bytes[0].current + t->stats.idle_returnable_bytes + t->stats.idle_stuck_bytes,
+                   behind);
   return &t->stats;
 }
 

@@ -1,5 +1,5 @@
-/* Threads that launch all the time, on `host`: each owns blocks on two streams of its own, which it compares, rewrites and hands from one to the other
- * behind an event.  What else they do, and what happens beside them, is the test's. */
+/* Threads that launch all the time, on `host`: each owns blocks on two streams of its own, which it compares, rewrites
+ * and hands from one to the other behind an event.  What else they do, and what happens beside them, is the test's. */
 #ifndef GAP_TESTS_STAGE_H
 #define GAP_TESTS_STAGE_H
 

@@ -1,5 +1,5 @@
-/* The KV cache with tiers while driver calls fail, one after the other, once and for good: what comes up is what went down, or does not come; no call hangs, and no
- * invariant breaks. */
+/* The KV cache with tiers while driver calls fail, one after the other, once and for good: what comes up is what went
+ * down, or does not come; no call hangs, and no invariant breaks. */
 #include <stdbool.h>
 #include <unistd.h>
 

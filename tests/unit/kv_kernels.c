@@ -1,5 +1,6 @@
-/* The KV cache's kernels, from the call to the bytes: the library on a driver without a card, which runs the kernels' own source compiled for the processor.  What they
- * compute is compared with float64 over fresh random numbers; KV pages hold NaNs wherever no token was written. */
+/* The KV cache's kernels, from the call to the bytes: the library on a driver without a card, which runs the kernels'
+ * own source compiled for the processor.  What they compute is compared with float64 over fresh random numbers; KV
+ * pages hold NaNs wherever no token was written. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>

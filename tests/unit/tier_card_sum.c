@@ -20,7 +20,8 @@ static void run_sum(const void *argument, const struct fake_cuda_grid *grid) {
   for (uint64_t block = 0; block < grid->blocks[0]; block++) {
     parts[block] = 0;
     for (uint64_t at = 4 * block * threads; at < 4 * (block + 1) * threads; at++)
-      for (uint64_t i = at; i < a->words; i += 4 * all) parts[block] += gap__mix64(words[i] + (i + 1) * 0x9E3779B97F4A7C15);
+      for (uint64_t i = at; i < a->words; i += 4 * all)
+        parts[block] += gap__mix64(words[i] + (i + 1) * 0x9E3779B97F4A7C15);
   }
 }
 

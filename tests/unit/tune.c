@@ -12,11 +12,11 @@
 
 #include <cmocka.h>
 
+#include "base/sha256.h"
 #include "conf/conf.h"
 #include "gapless/tune.h"
 #include "tune/model.h"
 #include "tune/settings.h"
-#include "base/sha256.h"
 #include "tune/store.h"
 
 #define TRAINING GAP_TEST_DATA "/made/training.pickle"

@@ -17,7 +17,7 @@
 
 struct gap__cuda_params {
   const char *driver; /* file: NULL: libcuda.so.1 */
-  bool no_vmm;         /* segments only */
+  bool no_vmm;        /* segments only */
   /* Chunks that a network card may reach.  Off by default: such a chunk cannot be mapped twice reliably.  On an H200 (driver 580) cuMemMap
    * answered CUDA_ERROR_UNKNOWN for it, for good, after a dozen moves under queued work; without the flag never.  What must be
    * registered with a card goes into a segment (GAP_POOL_CONTIGUOUS). */

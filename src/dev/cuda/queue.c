@@ -76,7 +76,8 @@ int gap__cuda_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *ou
 
 /* Both calls are of before edges had data: where a node waits for less than another's end (programmatic launches) they give
  * CUDA_ERROR_LOSSY_QUERY.  The legacy stream takes part in no capture. */
-int gap__cuda_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+int gap__cuda_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes,
+                           uint32_t *count) {
   struct cuda *cuda = cuda_of(dev);
   unsigned status = GAP__CU_STREAM_CAPTURE_STATUS_NONE;
   gap__cuda_graph graph;
@@ -85,7 +86,8 @@ int gap__cuda_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *ca
   size_t have = 0;
   if (!cuda->driver.cuStreamGetCaptureInfo) return GAP_ENOTSUP;
   int rc = 0;
-  if (stream > 1) CALL_IN_CONTEXT(rc, cuda, cuStreamGetCaptureInfo, stream_of(stream), &status, &id, &graph, &front, &have);
+  if (stream > 1)
+    CALL_IN_CONTEXT(rc, cuda, cuStreamGetCaptureInfo, stream_of(stream), &status, &id, &graph, &front, &have);
   if (rc != 0) return rc;
   if (status != GAP__CU_STREAM_CAPTURE_STATUS_ACTIVE) id = have = 0;
   for (uint32_t i = 0; i < *count && i < have; i++) nodes[i] = (uintptr_t)front[i];

@@ -18,8 +18,9 @@ struct gap__host_params {
   uint64_t total_bytes;          /* the memfd's size */
   uint64_t address_budget_bytes; /* 0: no limit */
   uint64_t window_max_bytes;     /* 0: no limit on one window; 1: none can be had */
-  const char *card;              /* a file by which processes share one card (card.h); NULL: it is this device's alone */
-  bool manual;                   /* true: queued work runs only in gap__host_run(); false: it runs at once */
+  /* a file by which processes share one card (card.h); NULL: it is this device's alone */
+  const char *card;
+  bool manual; /* true: queued work runs only in gap__host_run(); false: it runs at once */
 };
 
 int gap__host_create(int ordinal, const struct gap__host_params *, struct gap__dev **out);

@@ -37,8 +37,8 @@ struct host_mapping {
 struct host_event {
   uint32_t link;
   uint32_t generation;
-  uint64_t recorded, done; /* serials: complete when equal */
-  uint32_t stream;         /* of the last record */
+  uint64_t recorded, done;      /* serials: complete when equal */
+  uint32_t stream;              /* of the last record */
   struct gap__soft_front front; /* captured: where it was recorded */
 };
 
@@ -52,8 +52,8 @@ struct host_op {
   uint64_t sequence; /* when it was queued */
   gap__event event;
   void (*call)(void *); /* with `src` */
-  bool is_gate;      /* a wait that belongs to a gate */
-  bool is_gated;     /* it was queued behind a closed gate: it holds nothing, and uses what is mapped when it runs */
+  bool is_gate;         /* a wait that belongs to a gate */
+  bool is_gated;        /* it was queued behind a closed gate: it holds nothing, and uses what is mapped when it runs */
 };
 
 /* Events and waits for them touch no memory; what a call touches is not known. */

@@ -61,13 +61,13 @@ static void destroy(struct gap__dev *dev) {
   .name = "sim", .destroy = destroy, .segment_alloc = gap__sim_segment_alloc, .segment_free = gap__sim_segment_free, \
   .event_create = gap__sim_event_create, .event_destroy = gap__sim_event_destroy, \
   .event_record = gap__sim_event_record, .event_query = gap__sim_event_query, .event_wait = gap__sim_event_wait, \
-  .stream_wait = gap__sim_stream_wait, \
-  .stream_create = gap__soft_stream_create, .stream_destroy = gap__soft_stream_destroy, \
-  .stream_id = gap__sim_stream_id, .stream_capturing = gap__sim_stream_capturing, \
-  .stream_front = gap__sim_stream_front, .node_before = gap__sim_node_before, .copy = gap__sim_copy, \
-  .gate = gap__sim_gate, .value_await = gap__sim_value_await, \
-  .pin = gap__sim_pin, .unpin = gap__sim_unpin, .mem_info = gap__sim_mem_info, .now_ns = gap__sim_time, \
-  .background = background, .background_idle = background_idle, .background_ask = background_ask
+  .stream_wait = gap__sim_stream_wait, .stream_create = gap__soft_stream_create, \
+  .stream_destroy = gap__soft_stream_destroy, .stream_id = gap__sim_stream_id, \
+  .stream_capturing = gap__sim_stream_capturing, .stream_front = gap__sim_stream_front, \
+  .node_before = gap__sim_node_before, .copy = gap__sim_copy, .gate = gap__sim_gate, \
+  .value_await = gap__sim_value_await, .pin = gap__sim_pin, .unpin = gap__sim_unpin, .mem_info = gap__sim_mem_info, \
+  .now_ns = gap__sim_time, .background = background, .background_idle = background_idle, \
+  .background_ask = background_ask
 
 static const struct gap__dev_ops ops = {
     COMMON_OPS,
@@ -114,7 +114,8 @@ int gap__sim_create(int ordinal, const struct gap__sim_params *params, struct ga
 void gap__sim_clock_set(struct gap__dev *dev, uint64_t now_ns) {
   struct sim *sim = sim_of(dev);
   gap__lock(&sim->lock);
-  if (now_ns > sim->now_ns) sim->queued = true, sim->caught_up = false; /* the program went on: it may have queued work */
+  /* the program went on: it may have queued work */
+  if (now_ns > sim->now_ns) sim->queued = true, sim->caught_up = false;
   move_forward(&sim->now_ns, now_ns);
   gap__unlock(&sim->lock);
 }
@@ -144,8 +145,8 @@ int gap__sim_walk(struct gap__dev *dev, gap__dev_visit *visit, void *arg) {
     const struct sim_mapping *mapping = gap__slab_at(&sim->mappings, gap__space_at(&sim->space, at));
     const struct sim_chunk *chunk = mapping->chunk ? gap__slab_at(&sim->chunks, mapping->chunk) : NULL;
     struct gap__dev_mapping seen = {mapping->addr, mapping->bytes,
-                                    chunk ? (uint64_t)chunk->generation << 32 | mapping->chunk : 0,
-                                    mapping->accessible, chunk && chunk->place == GAP__PLACE_HOST};
+                                    chunk ? (uint64_t)chunk->generation << 32 | mapping->chunk : 0, mapping->accessible,
+                                    chunk && chunk->place == GAP__PLACE_HOST};
     at = mapping->addr + mapping->bytes;
     int rc = visit(arg, &seen);
     if (rc != 0) return rc;

@@ -42,9 +42,9 @@ struct sim_stream {
 struct sim_event {
   uint32_t link;
   uint32_t generation;
-  uint32_t stream; /* index, of the last record */
+  uint32_t stream;              /* index, of the last record */
   struct gap__soft_front front; /* captured: where it was recorded */
-  uint64_t order;  /* 0: never recorded, which counts as complete */
+  uint64_t order;               /* 0: never recorded, which counts as complete */
   uint64_t complete_ns;
 };
 

@@ -240,7 +240,8 @@ int gap__sim_stream_capturing(struct gap__dev *dev, gap_stream stream, bool *out
   return index ? 0 : GAP_ENOMETA;
 }
 
-int gap__sim_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes, uint32_t *count) {
+int gap__sim_stream_front(struct gap__dev *dev, gap_stream stream, uint64_t *capture, gap__node *nodes,
+                          uint32_t *count) {
   struct sim *sim = sim_of(dev);
   gap__lock(&sim->lock);
   uint32_t index = find_stream(sim, stream);
