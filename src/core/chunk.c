@@ -4,6 +4,7 @@
 #include "core/arena.h"
 #include "core/events.h"
 #include "core/hollow.h"
+#include "core/lane.h"
 #include "core/overflow.h"
 #include "core/trouble.h"
 
@@ -249,4 +250,15 @@ bool gap__mapping_settled(const struct gap__policy_state *s, uint32_t mapping) {
   const struct gap__mapping *m = gap__mapping_at(s, mapping);
   const struct gap__lane *lane = gap__range_at(s, m->range)->arena->lane;
   return lane->completed >= m->stamp && !atomic_load_explicit(&lane->pinned, memory_order_relaxed);
+}
+
+bool gap__chunk_settled(const struct gap__policy_state *s, uint32_t chunk, bool wait) {
+  const struct gap__chunk_rec *c = gap__chunk_at(s, chunk);
+  for (uint32_t m = c->mappings; m; m = gap__mapping_at(s, m)->next) {
+    struct gap__lane *lane = gap__range_at(s, gap__mapping_at(s, m)->range)->arena->lane;
+    if (m == c->home && atomic_load_explicit(&lane->pinned, memory_order_relaxed)) return false;
+    uint32_t stamp = gap__mapping_last_use(s, m);
+    if (lane->completed < stamp && (!wait || gap__lane_wait(lane, stamp))) return false;
+  }
+  return true;
 }

@@ -36,5 +36,7 @@ int gap__mapping_unmap(struct gap__policy_state *, uint32_t mapping);
 uint32_t gap__mapping_last_use(const struct gap__policy_state *, uint32_t mapping);
 /* May a lent mapping be removed now: is its address out of use? */
 bool gap__mapping_settled(const struct gap__policy_state *, uint32_t mapping);
+/* Are all addresses of a chunk out of use?  `wait`: waits until they are; false then where a pinned pool may use it, or the wait failed. */
+bool gap__chunk_settled(const struct gap__policy_state *, uint32_t chunk, bool wait);
 
 #endif

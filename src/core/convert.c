@@ -22,7 +22,7 @@
 #include "core/lane.h"
 #include "core/limit.h"
 #include "core/pending.h"
-#include "core/supply.h"
+#include "core/trim.h"
 #include "core/trouble.h"
 
 enum { RUNS_MAX = GAP__CONVERT_PAGES / 2 + 1, RESTORE_TRIES = 20 };

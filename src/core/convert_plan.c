@@ -9,7 +9,7 @@
 
 #include "core/arena.h"
 #include "core/lane.h"
-#include "core/supply.h"
+#include "core/loot.h"
 
 enum { FIXED_PAGES = 60 };
 

@@ -120,6 +120,12 @@ int gap__lane_wait(struct gap__lane *lane, uint32_t epoch) {
   return rc ? rc : lane->completed >= epoch ? 0 : GAP_EAGAIN;
 }
 
+bool gap__lane_order_behind(const struct gap__lane *lane, const struct gap__lane *owner) {
+  if (gap__lane_same_stream(lane, owner) || !owner->mark_count) return true;
+  uint32_t last = (owner->mark_first + owner->mark_count - 1) % GAP__MARKS;
+  return gap__dev_stream_wait(lane->owner->dev, lane->stream, owner->marks[last].event) == 0;
+}
+
 /* ---- the end of a stream ---- */
 
 /* Has work been queued on the stream for memory of this lane, of which no event tells the end yet? */

@@ -12,8 +12,8 @@
 #include "core/hollow.h"
 #include "core/pool.h"
 #include "core/sleep.h"
-#include "core/supply.h"
 #include "core/tally.h"
+#include "core/trim.h"
 
 enum { BLOCKS_MAX = 1 << 24, SWEEP_FROM = 64 };
 _Static_assert(sizeof(struct gap__policy_state) < UINT32_MAX, "an offset of a lane has 32 bits");

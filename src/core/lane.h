@@ -83,6 +83,8 @@ void gap__lane_begin_epoch_locked(struct gap__lane *);
 void gap__lane_poll(struct gap__lane *);
 /* Blocks until `epoch` has completed; closes it first if it is open.  Counted as a stall if it had to wait. */
 int gap__lane_wait(struct gap__lane *, uint32_t epoch);
+/* Orders the stream of `lane` behind all that `owner` has closed: on the device, nobody waits here. */
+bool gap__lane_order_behind(const struct gap__lane *, const struct gap__lane *owner);
 /* The last way to end an epoch: everything that no event can end (doubtful lanes, lost uses, streams that the driver refuses
  * to record on) ends when the whole device has drained.  Counted as a stall and as a synchronisation of the device.
  * False: nothing was in doubt, or the driver refused. */

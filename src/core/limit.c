@@ -19,6 +19,10 @@ uint64_t gap__held_pages(const struct gap__policy_state *s) {
   return atomic_load_explicit(&s->device->held_bytes, memory_order_relaxed) >> GAP__PAGE_SHIFT;
 }
 
+uint64_t gap__held_pages_at(const struct gap__policy_state *s, enum gap__place place) {
+  return place == GAP__PLACE_HOST ? s->overflow.pages : gap__held_pages(s);
+}
+
 /* UINT64_MAX: no cap.  A cap below a page allows none. */
 static uint64_t cap_pages(const struct gap__policy_state *s) {
   uint64_t bytes = atomic_load_explicit(&s->device->cap_bytes, memory_order_relaxed);

@@ -7,6 +7,8 @@
 
 /* Held by all strategies of the device. */
 uint64_t gap__held_pages(const struct gap__policy_state *);
+/* The same, or the pages of the overflow in host memory. */
+uint64_t gap__held_pages_at(const struct gap__policy_state *, enum gap__place);
 /* The cap; without one what the driver has left, less the reserve. */
 uint64_t gap__hard_limit(struct gap__policy_state *);
 /* What may stay held after a change of the limits: at most the cap, and less where the reserve is pierced. */

@@ -4,7 +4,7 @@
 #include "core/diagnose.h"
 #include "core/limit.h"
 #include "core/pending.h"
-#include "core/supply.h"
+#include "core/trim.h"
 #include "core/watch.h"
 
 #define MS 1000000ull

@@ -5,9 +5,9 @@
 #include "core/arena.h"
 #include "core/convert_plan.h"
 #include "core/gate.h"
+#include "core/loot.h"
 #include "core/overflow.h"
 #include "core/pending.h"
-#include "core/supply.h"
 
 /* ---- hints ---- */
 

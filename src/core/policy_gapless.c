@@ -12,6 +12,7 @@
 #include "core/follow.h"
 #include "core/lane.h"
 #include "core/limit.h"
+#include "core/loot.h"
 #include "core/maker.h"
 #include "core/neighbour.h"
 #include "core/overflow.h"
@@ -21,9 +22,9 @@
 #include "core/pool.h"
 #include "core/reclaim.h"
 #include "core/sleep.h"
-#include "core/supply.h"
 #include "core/tally.h"
 #include "core/tray.h"
+#include "core/trim.h"
 #include "core/watch.h"
 
 #define COLD __attribute__((noinline, cold))

@@ -14,6 +14,7 @@
 #include "core/gate.h"
 #include "core/lane.h"
 #include "core/limit.h"
+#include "core/loot.h"
 #include "core/maker.h"
 #include "core/neighbour.h"
 #include "core/overflow.h"
@@ -65,7 +66,7 @@ static bool add_addresses(struct ladder *l, bool has_some) {
 
 static bool find_spot(struct ladder *l, enum gap__place_goal goal, struct gap__spot *spot, uint32_t *block) {
   bool tight = gap__limit_is_tight(l->s);
-  if (l->s->stolen && tight) gap__supply_refresh(l->s, l->lane); /* of what is lent more may be taken back */
+  if (l->s->stolen && tight) gap__loot_refresh(l->s, l->lane); /* of what is lent more may be taken back */
   gap__lock(&l->lane->lock);
   gap__place_search(l->arena, l->units, l->aligned, goal, spot);
   if ((!spot->range || (tight && spot->missing >= GAP__PLACE_BLOCKED)) && add_addresses(l, spot->range != NULL))
@@ -131,7 +132,7 @@ static bool fit_hollow(struct ladder *l) {
     if (claim == GAP__CLAIM_NOW) block = gap__place_reserve(l->arena, &spot, l->units);
     gap__unlock(&l->lane->lock);
     if (claim != GAP__CLAIM_LATER || tries) break;
-    gap__supply_refresh(l->s, l->lane);
+    gap__loot_refresh(l->s, l->lane);
   }
   return block && supply(l, &spot, block, gap__soft_limit(l->s, l->req->bytes)) == 0;
 }
@@ -210,7 +211,7 @@ static bool search(struct ladder *l) {
 /* Waits for the earliest event that may free pages or a block. False: nothing is pending. */
 static bool wait_once(struct ladder *l) {
   uint32_t epoch = 0;
-  struct gap__lane *lane = gap__supply_wait_for(l->s, l->lane, &epoch);
+  struct gap__lane *lane = gap__loot_wait_for(l->s, l->lane, &epoch);
   bool waited = lane ? gap__lane_wait(lane, epoch) == 0 : gap__pending_wait(l->s);
   rung_done(l, GAP__RUNG_wait, false);
   return waited;

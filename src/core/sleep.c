@@ -10,8 +10,8 @@
 #include "core/neighbour.h"
 #include "core/pending.h"
 #include "core/pool.h"
-#include "core/supply.h"
 #include "core/tally.h"
+#include "core/trim.h"
 
 enum { ASKS_MAX = 8 };
 

@@ -406,7 +406,7 @@ struct gap__policy_state {
   } trouble;
   gap__event *event_cache;
   uint32_t event_cached, event_capacity;
-  struct gap__scratch *scratch;     /* of one slow path: reclaim.c */
+  struct gap__scratch *scratch;     /* of one slow path: loot.h */
   struct gap__arena *_Atomic ahead; /* where the page maker works; NULL: nowhere */
   uint32_t ahead_pages;             /* how many it makes and then keeps ready there */
   uint32_t ahead_made;              /* of them, since the arena grew */

@@ -24,26 +24,4 @@ int gap__supply_pages(struct gap__supply *);
  * stays. */
 int gap__supply_new(struct gap__policy_state *, struct gap__range *, uint32_t page, uint32_t pages, uint32_t most);
 
-/* Idle whole pages that could serve `lane` once their epochs have completed, and the lane to wait for first. */
-struct gap__lane *gap__supply_wait_for(struct gap__policy_state *, const struct gap__lane *, uint32_t *epoch);
-
-/* Learns what other lanes' streams have ended, so that more can be taken back: closes their epochs and looks. */
-void gap__supply_refresh(struct gap__policy_state *, const struct gap__lane *asking);
-
-/* Gives idle chunks back to the driver until at most `keep_pages` are held; under the device lock, no lane lock held.
- * `pool` NULL: all lanes that are not pinned; else only that pool's, unless it is pinned.  Waits for epochs where `wait`. Returns pages. */
-uint64_t gap__trim_idle(struct gap__policy_state *, const gap_pool_id *pool, uint64_t keep_pages, bool wait);
-/* The same with what was last used in `epoch` or earlier, of all lanes, as far as it can go without waiting. */
-uint64_t gap__trim_old(struct gap__policy_state *, uint64_t keep_pages, uint32_t epoch);
-
-/* The same of host memory behind device addresses: until at most `keep_pages` are there, of what was last used in `epoch` or earlier. */
-uint64_t gap__trim_host(struct gap__policy_state *, const gap_pool_id *pool, uint64_t keep_pages, uint32_t epoch,
-                        bool wait);
-
-#define GAP__PICKS_MAX 65536u
-struct gap__pick;
-struct gap__pick *gap__scratch_picks(struct gap__policy_state *); /* room for GAP__PICKS_MAX: convert_plan.h */
-int gap__scratch_create(struct gap__policy_state *);
-void gap__scratch_destroy(struct gap__policy_state *);
-
 #endif

@@ -6,7 +6,7 @@
 #include "core/limit.h"
 #include "core/overflow_move.h"
 #include "core/pending.h"
-#include "core/supply.h"
+#include "core/trim.h"
 
 #define MS 1000000ull
 #define LOOK_NS_LEAST (10 * MS) /* where an age is short */

@@ -14,7 +14,7 @@ static int first_status(const char *bytes, size_t length, size_t *read, struct g
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   struct gap__http_request whole, piecewise;
   size_t length = bytes < 2 * GAP__HTTP_HEAD_MOST ? bytes : 2 * GAP__HTTP_HEAD_MOST, read;
-  char *copy = malloc(length ? length : 1); /* so that a read behind the end is seen */
+  char *copy = calloc(length ? length : 1, 1); /* so that a read behind the end is seen */
   FUZZ_CHECK(copy);
   if (length) memcpy(copy, data, length);
   int status = gap__http_read(copy, length, &whole);
