@@ -35,7 +35,7 @@ struct gap__device {
   enum gap__maker maker;
   struct gap__hood hood;
   struct gap__lock diagnosis_lock;                                    /* a last rank, like the event lock; guards: */
-  char diagnosis[1024];                                               /* why the last failed request failed */
+  char diagnosis[1280];                                               /* why the last failed request failed */
   _Atomic(const struct gap__policy *) current;                        /* serves new blocks */
   _Atomic(struct gap__policy_state *) state[GAP__STRATEGY_COUNT + 1]; /* NULL until first used; then fixed.  The last:
                                                                          the device itself, for gap__policy_unopened */

@@ -1,4 +1,5 @@
 /* Each rung of the ladder is reached, serves, and is counted. */
+#include "base/text.h"
 #include "core/lane.h"
 #include "core/place.h"
 #include "core/reclaim.h"
@@ -223,19 +224,25 @@ static void failure(void **state) {
   try_end(&t);
 }
 
-/* Each reason of a failure is told apart. */
+static void said(struct try *t, const char *words) {
+  char text[1280];
+  assert_int_equal(gap__heap_diagnosis(t->heap, 0, text, sizeof text), 0);
+  if (!strstr(text, words)) print_error("no '%s' in: %s\n", words, text);
+  assert_non_null(strstr(text, words));
+}
+
+/* Each reason of a failure is told apart, with what would help. */
 static void reasons(void **state) {
   (void)state;
-  char text[1024];
   struct try t = lagging("max_memory:20MiB");
   try_refuse(&t, 0, 30 * MIB, GAP_ENOMEM);
-  assert_int_equal(gap__heap_diagnosis(t.heap, 0, text, sizeof text), 0);
-  assert_non_null(strstr(text, "larger than all that may be held"));
+  said(&t, "larger than all that may be held");
+  said(&t, "the most that would be served is 20 MiB. What would help: raise the cap");
   gap_addr a = try_get_pool(&t, 0, (gap_pool_id){1, 1}, 20 * MIB);
   try_give(&t, a);
   try_refuse(&t, 0, 10 * MIB, GAP_ENOMEM);
-  assert_int_equal(gap__heap_diagnosis(t.heap, 0, text, sizeof text), 0);
-  assert_non_null(strstr(text, "private pools"));
+  said(&t, "private pools");
+  said(&t, "What would help: release pools and graphs");
   try_end(&t);
 
   t = lagging("max_memory:20MiB");
@@ -244,9 +251,78 @@ static void reasons(void **state) {
   assert_int_equal(gap__heap_record_stream(t.heap, a, STREAM_B), 0);
   try_give(&t, a);
   try_refuse(&t, 0, 10 * MIB, GAP_ENOMEM);
-  assert_int_equal(gap__heap_diagnosis(t.heap, 0, text, sizeof text), 0);
-  assert_non_null(strstr(text, "other streams"));
+  said(&t, "other streams");
+  said(&t, "What would help: let those streams end");
   try_end(&t);
+}
+
+/* A block of 3 MiB in every 4: what is idle would do, in one piece. */
+static void broken_up(void **state) {
+  (void)state;
+  struct try t = try_sim("max_memory:40MiB");
+  gap_addr kept[9], gone[9];
+  for (int i = 0; i < 9; i++) {
+    kept[i] = try_get(&t, STREAM_A, 3 * MIB);
+    gone[i] = try_get(&t, STREAM_A, MIB + 512);
+  }
+  for (int i = 0; i < 9; i++) try_give(&t, gone[i]);
+  const struct gap__stats *s = try_stats(&t);
+  uint64_t servable = (uint64_t)s->largest_servable_bytes;
+  assert_true(s->idle_stuck_bytes >= 4 * (int64_t)MIB && servable < 8 * MIB);
+  try_refuse(&t, STREAM_A, servable + 2 * MIB, GAP_ENOMEM);
+  said(&t, "enough is idle, but broken up between live blocks");
+  said(&t, "What would help: give what lives long a pool of its own");
+  try_refuse(&t, STREAM_A, 30 * MIB, GAP_ENOMEM);
+  said(&t, "the memory is in use");
+  said(&t, "What would help: raise the cap, ask for less at a time");
+  for (int i = 0; i < 9; i++) try_give(&t, kept[i]);
+  try_end(&t);
+}
+
+/* Without a cap the card limits, and what others have of it is told. */
+static void others_on_the_card(void **state) {
+  (void)state;
+  struct try t = try_sim("reserve:0");
+  gap__sim_neighbour_set(t.dev, 3 * GIB);
+  try_refuse(&t, STREAM_A, 2 * GIB, GAP_ENOMEM);
+  said(&t, "3 GiB");
+  said(&t, "other programs");
+  try_end(&t);
+
+  t = try_sim("reserve:256MiB");
+  gap__sim_neighbour_set(t.dev, 3 * GIB);
+  try_refuse(&t, STREAM_A, 2 * GIB, GAP_ENOMEM);
+  said(&t, "the request is larger than what the card has left");
+  said(&t, "of at most 768 MiB (what the card has left beside 3 GiB of other programs and contexts)");
+  said(&t, "the most that would be served is 768 MiB. What would help: ask for less at a time, or let other programs "
+           "use less.");
+  try_give(&t, try_get(&t, STREAM_A, 768 * MIB));
+  try_end(&t);
+}
+
+/* What is named as the most that would be served is. */
+static void the_most_that_is_named(void **state) {
+  (void)state;
+  for (uint64_t round = 1; round < 20; round++) {
+    struct try t = try_sim("max_memory:100MiB");
+    uint64_t seed = round, most = 0;
+    gap_addr at[40] = {0};
+    char text[1280], size[GAP__TEXT_BYTES];
+    for (int i = 0; i < 300; i++) {
+      gap_addr *slot = &at[try_random(&seed, 40)];
+      try_give(&t, *slot);
+      *slot = try_random(&seed, 3) ? try_get(&t, STREAM_A, try_log_uniform(&seed, 1, 2 * MIB)) : 0;
+    }
+    try_refuse(&t, STREAM_A, 100 * MIB, GAP_ENOMEM);
+    assert_int_equal(gap__heap_diagnosis(t.heap, 0, text, sizeof text), 0);
+    const char *said_most = strstr(text, "the most that would be served is ");
+    assert_non_null(said_most);
+    most = (uint64_t)try_stats(&t)->largest_servable_bytes;
+    assert_memory_equal(said_most + strlen("the most that would be served is "), size,
+                        strlen(gap__text_size(most, size)));
+    if (most) try_give(&t, try_get(&t, STREAM_A, most));
+    try_end(&t);
+  }
 }
 
 /* nmalloc:3 climbs three times, and says so. */
@@ -298,6 +374,9 @@ int main(void) {
       cmocka_unit_test(failure),
       cmocka_unit_test(wait_past_a_capture),
       cmocka_unit_test(reasons),
+      cmocka_unit_test(broken_up),
+      cmocka_unit_test(others_on_the_card),
+      cmocka_unit_test(the_most_that_is_named),
       cmocka_unit_test(nmalloc),
       cmocka_unit_test(checked_before_it_is_handed_out),
   };
