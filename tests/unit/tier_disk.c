@@ -2,6 +2,8 @@
  * can no longer be written. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,13 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "gapless/gapless.h"
 #include "tier/disk.h"
 
@@ -231,6 +236,72 @@ static void full(void **state) {
   assert_int_equal(status, 0);
 }
 
+/* ---- what a container denies ---- */
+
+#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define IF(test, value, yes, no) BPF_JUMP(BPF_JMP | (test) | BPF_K, (value), (yes), (no))
+#define ANSWER(value) BPF_STMT(BPF_RET | BPF_K, (value))
+
+/* From now on this process has no io_uring, or no O_DIRECT, or neither. */
+static bool deny(bool rings, bool direct) {
+  struct sock_filter rules[] = {
+      LOAD(nr),
+      IF(BPF_JEQ, __NR_io_uring_setup, 0, 1),
+      ANSWER(rings ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_ALLOW),
+      IF(BPF_JEQ, __NR_fcntl, 0, 5),
+      LOAD(args[1]),
+      IF(BPF_JEQ, F_SETFL, 0, 3),
+      LOAD(args[2]),
+      IF(BPF_JSET, O_DIRECT, 0, 1),
+      ANSWER(direct ? SECCOMP_RET_ERRNO | EINVAL : SECCOMP_RET_ALLOW),
+      ANSWER(SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {.len = sizeof rules / sizeof *rules, .filter = rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static int lines;
+static char line[512];
+static void hear(void *arg, int level, const char *message) {
+  (void)arg;
+  lines += level == GAP__LOG_WARNING;
+  snprintf(line, sizeof line, "%s", message);
+}
+
+enum { CANNOT_DENY = 77 };
+
+/* In a child: the disk works all the same, and one line says what it lacks. */
+static int denied_in_child(bool rings, bool direct) {
+  struct gap__disk d;
+  uint32_t first, got;
+  if (!deny(rings, direct)) return CANNOT_DENY;
+  gap_set_log(hear, NULL);
+  if (gap__disk_open(&d, folder, 20 * MIB, false)) return 1;
+  if ((rings && d.io.ringed) || (direct && d.direct)) return 2;
+  unsigned char *out = memory_of(4 * MIB), *in = memory_of(4 * MIB);
+  fill(out, 4 * MIB, 3);
+  if (gap__disk_take(&d, 2, &first, &got)) return 3;
+  gap__disk_begin(&d, 0, true, out, first, 2);
+  if (gap__disk_wait(&d, 0)) return 4;
+  gap__disk_begin(&d, 0, false, in, first, 2);
+  if (gap__disk_wait(&d, 0) || memcmp(in, out, 4 * MIB) != 0) return 5;
+  gap__disk_close(&d);
+  if (lines != 1 || !strstr(line, folder)) return 6;
+  return (rings && !strstr(line, "no io_uring (")) || (direct && !strstr(line, "no O_DIRECT")) ? 7 : 0;
+}
+static void denied(void **state) {
+  (void)state;
+  for (int what = 1; what <= 3; what++) {
+    pid_t child = fork();
+    if (child == 0) _exit(denied_in_child(what & 1, what & 2));
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == CANNOT_DENY) skip();
+    assert_int_equal(WEXITSTATUS(status), 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip_by_ring),
                                      cmocka_unit_test(round_trip_plainly),
@@ -242,6 +313,7 @@ int main(void) {
                                      cmocka_unit_test(torn_plainly),
                                      cmocka_unit_test(unwritable_by_ring),
                                      cmocka_unit_test(unwritable_plainly),
-                                     cmocka_unit_test(full)};
+                                     cmocka_unit_test(full),
+                                     cmocka_unit_test(denied)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
