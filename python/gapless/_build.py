@@ -12,14 +12,16 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, Dict, List, Optional
 
+Job = Dict[str, Any]  # of _shim.py: paths, and words of command lines
 LIMIT_SECONDS = 300
 CXX_LIBRARY = "libstdc++.so.6"  # torch's, which is in the process already
 # How the C++ library is linked: by its name, since a compiler may prefer an archive; or as the compiler likes.
 RUNTIMES = (["-nodefaultlibs", "-Wl,--no-as-needed", f"-l:{CXX_LIBRARY}", "-lm", "-lc", "-lgcc_s", "-lgcc"], [])
 
 
-def run(command, log):
+def run(command: List[str], log: BinaryIO) -> bool:
     """True when the command succeeded; its words go to the log."""
     result = subprocess.run(
         command,
@@ -34,7 +36,7 @@ def run(command, log):
     return result.returncode == 0
 
 
-def compile_as_one(job, standard, folder, log):
+def compile_as_one(job: Job, standard: str, folder: str, log: BinaryIO) -> Optional[List[str]]:
     """All sources in one text: torch's headers, which take nearly all the time, are read once."""
     unity, target = os.path.join(folder, "all.cpp"), os.path.join(folder, "all.o")
     with open(unity, "w", encoding="utf-8") as file:
@@ -42,7 +44,7 @@ def compile_as_one(job, standard, folder, log):
     return [target] if run([*job["compiler"], standard, *job["compile"], "-c", unity, "-o", target], log) else None
 
 
-def compile_each(job, standard, folder, log):
+def compile_each(job: Job, standard: str, folder: str, log: BinaryIO) -> Optional[List[str]]:
     """One object a source, as many at a time as there are processors."""
     objects = [os.path.join(folder, os.path.basename(source) + ".o") for source in job["sources"]]
     commands = [
@@ -54,7 +56,7 @@ def compile_each(job, standard, folder, log):
     return objects if all(done) else None
 
 
-def shares_library(library, log):
+def shares_library(library: str, log: BinaryIO) -> bool:
     """Does it use the C++ library of the process? With a second one inside, the two take each other's locales for theirs."""
     with open(library, "rb") as file:
         if CXX_LIBRARY.encode() in file.read():
@@ -63,7 +65,7 @@ def shares_library(library, log):
     return False
 
 
-def link(job, objects, folder, log):
+def link(job: Job, objects: List[str], folder: str, log: BinaryIO) -> Optional[str]:
     """The path of the library, or None."""
     library = os.path.join(folder, "shim.so")
     for runtime in RUNTIMES:
@@ -72,7 +74,7 @@ def link(job, objects, folder, log):
     return None
 
 
-def build(job, folder, log):
+def build(job: Job, folder: str, log: BinaryIO) -> Optional[str]:
     """Compiles and links in a folder of its own; the path of the library, or None."""
     for standard in job["standards"]:
         objects = compile_as_one(job, standard, folder, log) or compile_each(job, standard, folder, log)
@@ -81,7 +83,7 @@ def build(job, folder, log):
     return None
 
 
-def main(path):
+def main(path: str) -> int:
     """Builds what a job file describes."""
     with open(path, encoding="utf-8") as file:
         job = json.load(file)

@@ -361,19 +361,24 @@ class PagedCache(cache_utils.Cache):
         return self._pages.kv
 
     def crop(self, tokens_to_remove: int) -> None:
+        """Keeps the first `tokens_to_remove` tokens; below 0: removes as many from the end."""
         length = self._pages.length
         self._pages.crop(min(tokens_to_remove, length) if tokens_to_remove > 0 else length + tokens_to_remove)
 
     def reset(self) -> None:
+        """Forgets all sequences; the memory stays for the next ones."""
         self._pages.clear()
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        """Row i goes on as what row `beam_idx[i]` was; what rows have in common is shared, not copied."""
         self._pages.choose(beam_idx.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
+        """Each row becomes `repeats` rows that share what it has."""
         self._pages.choose([i for i in range(self._pages.batch) for _ in range(repeats)])
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keeps the rows that `indices` names, in its order."""
         chosen = torch.arange(self._pages.batch)[indices.cpu() if isinstance(indices, torch.Tensor) else indices]
         self._pages.choose(chosen.tolist())
 
