@@ -216,3 +216,27 @@ def test_numba(heap, numba):
         manager.get_ipc_handle(first)
     del first, second
     assert manager.memalloc(0).size == 0
+
+
+def test_two_share_one_heap(heap, cupy, numba):
+    """What an array of the one has freed serves the other, page by page, under one limit."""
+    import gapless.cupy
+    import gapless.numba
+
+    heap.configure("max_memory:32M")
+    gapless.cupy.enable()
+    gapless.numba.enable()
+    manager = numba.managers[0](context=Context())
+    manager.initialize()
+    (malloc,) = cupy.allocators
+    kept, gone = malloc(6 * MIB), malloc(20 * MIB)
+    with pytest.raises(gapless.OutOfMemoryError):
+        manager.memalloc(22 * MIB)
+    del gone
+    array = manager.memalloc(22 * MIB)
+    assert heap.find(kept.ptr) and heap.find(array.pointer.value)[1].bytes == 22 * MIB
+    assert heap.usage().live_bytes == 28 * MIB and heap.usage().held_bytes <= 32 * MIB
+    del array
+    again = malloc(24 * MIB)
+    assert heap.usage().peak_held_bytes <= 32 * MIB
+    del kept, again
