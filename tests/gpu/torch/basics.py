@@ -1,10 +1,12 @@
 """Blocks, statistics, streams, limits, errors, threads."""
 
+import inspect
 import os
 import re
 import subprocess
 import sys
 import threading
+import warnings
 
 import torch
 from case import MIB, RELEASE, check_heap, helper, install, library, run_group, settle, shim, stat, state, tensor
@@ -249,10 +251,66 @@ def test_accelerator():
     assert torch.accelerator.memory_allocated() == torch.cuda.memory_allocated() >= 20 * MIB
     assert torch.accelerator.memory_reserved() == torch.cuda.memory_reserved()
     assert torch.accelerator.max_memory_allocated() >= torch.accelerator.memory_allocated()
+    assert torch.accelerator.max_memory_reserved() == torch.cuda.max_memory_reserved()
+    assert torch.accelerator.memory_stats()["allocation.all.current"] == stat("allocation.all.current")
+    if hasattr(torch.accelerator, "get_memory_info"):
+        free, total = torch.accelerator.get_memory_info()
+        assert 0 < free <= total and total == torch.cuda.mem_get_info()[1]
     del x
     torch.accelerator.empty_cache()
     torch.accelerator.reset_peak_memory_stats()
     assert torch.accelerator.max_memory_allocated() == torch.accelerator.memory_allocated()
+    torch.accelerator.reset_accumulated_memory_stats()
+    assert stat("allocation.all.allocated") == 0
+
+
+def ignore_old_names(test):
+    """PyTorch warns of functions that it has renamed."""
+
+    def quiet():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            test()
+
+    quiet.source = inspect.getsource(test)
+    return quiet
+
+
+# Of torch.cuda.memory: those that other tests call, or that are not about this allocator's memory.
+ELSEWHERE = {
+    "CUDAPluggableAllocator", "change_current_allocator", "MemPool", "use_mem_pool", "caching_allocator_enable", "list_gpu_processes",
+    "host_memory_stats", "host_memory_stats_as_nested_dict", "reset_accumulated_host_memory_stats", "reset_peak_host_memory_stats",
+}
+
+
+@ignore_old_names
+def test_every_function():
+    """None of torch.cuda.memory is left out; each gives a figure of ours."""
+    memory, x = torch.cuda.memory, tensor(7 * MIB)
+    live, held = memory.memory_allocated(), memory.memory_reserved()
+    pointer = memory.caching_allocator_alloc(3 * MIB)
+    assert memory.memory_allocated() == live + 3 * MIB
+    memory.caching_allocator_delete(pointer)
+    assert memory.max_memory_allocated() >= live + 3 * MIB
+    for reset in (memory.reset_peak_memory_stats, memory.reset_max_memory_allocated, memory.reset_max_memory_cached):
+        reset()
+        assert memory.max_memory_allocated() == memory.memory_allocated() == live
+    memory.reset_accumulated_memory_stats()
+    nested = memory.memory_stats_as_nested_dict()
+    assert nested["allocated_bytes"]["all"]["current"] == live == memory.memory_stats()["allocated_bytes.all.current"]
+    assert nested["allocation"]["all"]["allocated"] == 0
+    assert memory.memory_cached() == memory.memory_reserved() >= held >= live
+    assert memory.max_memory_cached() == memory.max_memory_reserved() >= memory.memory_reserved()
+    memory.set_per_process_memory_fraction(0.5)
+    assert memory.get_per_process_memory_fraction() == 0.5
+    memory.set_per_process_memory_fraction(1.0)
+    assert memory.get_allocator_backend() == "gapless" and "Allocated memory" in memory.memory_summary()
+    assert sum(s["allocated_size"] for s in memory.memory_snapshot()) == live
+    memory.empty_cache()
+    assert memory.mem_get_info()[0] > 0
+    tried = set(re.findall(r"\bmemory\.(\w+)", test_every_function.source))
+    assert set(memory.__all__) - tried - ELSEWHERE == set() or RELEASE > (2, 11), set(memory.__all__) - tried - ELSEWHERE
+    del x
 
 
 def test_exit_with_live_tensors():

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import tempfile
 
 import torch
 from case import MIB, RELEASE, helper, install, run_group, settle, stat, tensor
@@ -153,6 +154,26 @@ def test_dump_and_annotations():
     names = {a["name"] for a in snapshot["external_annotations"]}
     assert any("AdamW" in name for name in names), names
     torch.cuda.memory._record_memory_history(enabled=None)
+
+
+def test_viewer():
+    """PyTorch's own viewer draws what is dumped: the trace, the segments, and both as text."""
+    from torch.cuda import _memory_viz
+
+    torch.cuda.memory._record_memory_history(max_entries=1000, stacks="python")
+    kept = [tensor(n * MIB) for n in (1, 30, 5)]
+    tensor(3 * MIB)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "snapshot.pickle")
+        torch.cuda.memory._dump_snapshot(path)
+        with open(path, "rb") as file:
+            snapshot = pickle.load(file)
+    torch.cuda.memory._record_memory_history(enabled=None)
+    for page in (_memory_viz.trace_plot(snapshot), _memory_viz.segment_plot(snapshot)):
+        assert "viz" in page.lower() and len(page) > 1000
+    text = _memory_viz.trace(snapshot)
+    assert "total_allocated" in _memory_viz.segsum(snapshot) and ":30.0MiB]" in text and "# 3.0MiB" in text, text
+    del kept
 
 
 def test_trackers():
