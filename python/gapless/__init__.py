@@ -180,12 +180,12 @@ def defragment(device: Any = None) -> int:
 def hint_cold(what: Any, cold: bool = True) -> int:
     """Says that memory is rarely used (or, ``cold=False``, no more so): a tensor, the states of an optimiser, or lists and
     dictionaries of them.  With ``overflow`` it is the first to go to host memory, and stays there; its address stays too.
-    Returns how many blocks it was said of; 0 while gapless is not in use.
+    States of torch.optim's optimisers are called so by themselves after a step, where requests had to go to host memory, unless the
+    program has spoken of that optimiser here.  Returns how many blocks it was said of; 0 while gapless is not in use.
     """
-    from ._cold import addresses
+    from . import _cold
 
-    heap = _heap_in_use()
-    return sum(heap.hint(address, cold) for address in addresses(what)) if heap is not None else 0
+    return _cold.hint(_heap_in_use(), what, cold)
 
 
 def reserve_host(size: int, device: Any = None) -> None:

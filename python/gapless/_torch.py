@@ -178,6 +178,13 @@ def _after_start() -> None:
             _stay_out(reason)
         else:
             _environment.watch(_reconfigure)
+            _watch_optimizers()
+
+
+def _watch_optimizers() -> None:
+    from . import _cold
+
+    _cold.watch()
 
 
 def _stay_out(reason: str) -> None:

@@ -4,6 +4,7 @@ import ctypes
 
 import gapless
 import pytest
+from gapless import _cold
 
 MIB = 1 << 20
 OPTIONS = {"device_bytes": 256 * MIB, "environment": False, "threads": False}
@@ -96,3 +97,33 @@ def test_cold_states_make_room(heap, monkeypatch):
     heap.free(states)
     assert not heap.hint(states)
     heap.free(weights)
+
+
+def moves_after_steps(heap, optimizer):
+    """Bytes of cold blocks that a safe point after the optimiser's step moves to host memory."""
+    step = heap.alloc(4 * MIB)
+    _cold._after_step(optimizer, (), {})
+    heap.free(step)
+    before = heap.stat("overflow_out_bytes")
+    gapless.defragment()
+    return heap.stat("overflow_out_bytes") - before
+
+
+def test_states_of_optimizers_are_cold_by_themselves(heap, monkeypatch):
+    monkeypatch.setattr(gapless, "_heap_in_use", lambda: heap)
+    weights, states, views = heap.alloc(6 * MIB), heap.alloc(6 * MIB), heap.alloc(4 * MIB)
+    optimizer = Optimizer([Tensor(weights)], {"w": {"exp_avg": Tensor(states)}})
+    warm = Optimizer([Tensor(weights)], {"w": {"exp_avg": Tensor(states)}})
+    assert gapless.hint_cold(warm, cold=False) == 1
+    assert moves_after_steps(heap, warm) == 0
+    assert moves_after_steps(heap, optimizer) == 4 * MIB
+    for address in (weights, states, views):
+        heap.free(address)
+
+
+def test_nothing_is_said_while_all_fits(heap, monkeypatch):
+    monkeypatch.setattr(gapless, "_heap_in_use", lambda: heap)
+    monkeypatch.setattr(heap, "hint", lambda *_: pytest.fail("nobody lacks memory"))
+    states = heap.alloc(6 * MIB)
+    _cold._after_step(Optimizer([], {"w": {"exp_avg": Tensor(states)}}), (), {})
+    heap.free(states)
