@@ -7,7 +7,9 @@
  *   damage    one bit of a copy that sleeps: waking must refuse, and not once the bit is right again; and the processor gets the
  *             card's sums
  *   both      one half of the bytes falls asleep while the other one wakes
- *   disk      --disk-bytes by sleep and wake, and by the same file code at depths of 1, 8 and 32 operations of 1 MiB
+ *   disk      --disk-bytes by the same file code at depths of 1, 8 and 32 operations of 1 MiB, each in a file of its own: written where
+ *             space was just taken, as a sleep's is, then over that, then read; and by sleep and wake: --cycles times in turn, medians.
+ *             With the mean MiB that were under way at the block device (other programs' included)
  *
  * All blocks are filled by a kernel and compared word by word after each wake.  --host runs it on host memory that behaves like a
  * card, without figures that mean anything.
@@ -19,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -189,11 +193,20 @@ static double median(double *times, uint64_t count) {
   return times[count / 2];
 }
 
+/* What the disk gave: GB/s, and the mean MiB under way. */
+struct disk_reading {
+  double rate, under_way;
+};
+enum { DISK_DEPTHS = 3 };
+struct disk_figures {
+  struct disk_reading fresh[DISK_DEPTHS], again[DISK_DEPTHS], reads[DISK_DEPTHS], sleep, wake;
+};
+
 struct figures {
   struct link link;
   uint64_t bytes;
   double cold_sleep, cold_wake, pin, sleep, wake, unchanged;
-  double disk_sleep, disk_wake, writes[3], reads[3];
+  struct disk_figures disk;
   double both; /* GB/s, both ways together */
   unsigned damaged, noticed;
   unsigned unequal; /* sums of the card's that the processor does not get */
@@ -291,59 +304,138 @@ static void measure_both(struct bench *b, struct figures *f) {
 
 /* ---- the disk ---- */
 
-/* `depth` operations of 1 MiB under way at once, by as many transfers as there are or by larger ones. */
-static double disk_rate(struct gap__disk *d, unsigned char *memory, unsigned depth, bool write, uint64_t bytes) {
-  unsigned transfers = depth < GAP__IO_TRANSFERS ? depth : GAP__IO_TRANSFERS;
-  uint64_t step = depth / transfers * MIB, at = 0;
-  double began = now();
-  for (unsigned i = 0; at < bytes; i = (i + 1) % transfers, at += step) {
-    uint64_t where;
-    if (gap__io_wait(&d->io, i, &where)) return 0;
-    gap__io_begin(&d->io, i, write, memory + i * step, step, at);
-  }
-  for (unsigned i = 0; i < transfers; i++) {
-    uint64_t where;
-    if (gap__io_wait(&d->io, i, &where)) return 0;
-  }
-  return gb_per_s(bytes, now() - began);
+static const unsigned disk_depths[DISK_DEPTHS] = {1, 8, 32};
+
+/* What the kernel counts of a block device: requests, sectors of 512 bytes, and the time of requests added up; reads, then writes. */
+struct disk_counts {
+  double requests, sectors, waited_ms, at;
+};
+
+/* All 0 where the folder lies on no block device of its own. */
+static struct disk_counts count_disk(bool write) {
+  struct disk_counts c = {.at = now()};
+  struct stat about;
+  char path[64];
+  double v[8];
+  if (stat(options.disk, &about)) return c;
+  snprintf(path, sizeof path, "/sys/dev/block/%u:%u/stat", major(about.st_dev), minor(about.st_dev));
+  FILE *file = fopen(path, "r");
+  if (!file) return c;
+  if (fscanf(file, "%lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]) == 8)
+    c = (struct disk_counts){v[4 * write], v[4 * write + 2], v[4 * write + 3], c.at};
+  fclose(file);
+  return c;
 }
 
-static void measure_file(struct bench *b, struct figures *f) {
-  static const unsigned depths[3] = {1, 8, 32};
+/* Of `bytes` since then: the time of requests added up over the time that has passed is how many were under way. */
+static struct disk_reading reading_since(struct disk_counts from, bool write, uint64_t bytes) {
+  struct disk_counts to = count_disk(write);
+  double ms = 1e3 * (to.at - from.at), requests = to.requests - from.requests;
+  double mib_each = requests > 0 ? (to.sectors - from.sectors) / 2048 / requests : 0;
+  return (struct disk_reading){gb_per_s(bytes, ms / 1e3), (to.waited_ms - from.waited_ms) / ms * mib_each};
+}
+
+/* `depth` operations of 1 MiB under way at once, by up to eight transfers. */
+static struct disk_reading pass(struct bench *b, struct gap__disk *d, unsigned char *memory, unsigned depth, bool write,
+                                uint64_t bytes) {
+  unsigned transfers = depth < 8 ? depth : 8;
+  uint64_t step = depth / transfers * MIB, at = 0, where;
+  struct disk_counts began = count_disk(write);
+  int why = 0;
+  for (unsigned i = 0; at < bytes && !why; i = (i + 1) % transfers, at += step) {
+    why = gap__io_wait(&d->io, i, &where);
+    gap__io_begin(&d->io, i, write, memory + i * step, step, at);
+  }
+  for (unsigned i = 0; i < transfers; i++) why |= gap__io_wait(&d->io, i, &where);
+  must(b, "transfer", why ? GAP_EIO : 0);
+  return reading_since(began, write, bytes);
+}
+
+static void measure_file(struct bench *b, unsigned char *memory, int depth, struct disk_figures *f) {
   struct gap__disk d;
   uint32_t first, got, units = (uint32_t)(options.disk_bytes / GAP__DISK_UNIT);
-  unsigned char *memory =
-      mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (!must(b, "file",
-            memory == MAP_FAILED ? GAP_ENOMETA : gap__disk_open(&d, options.disk, options.disk_bytes, false)))
-    return;
-  if (must(b, "space", gap__disk_take(&d, units, &first, &got)))
-    for (int i = 0; i < 3; i++) {
-      f->writes[i] = disk_rate(&d, memory, depths[i], true, options.disk_bytes);
-      f->reads[i] = disk_rate(&d, memory, depths[i], false, options.disk_bytes);
-    }
+  if (!must(b, "file", gap__disk_open(&d, options.disk, options.disk_bytes, false))) return;
+  if (must(b, "space", gap__disk_take(&d, units, &first, &got))) {
+    f->fresh[depth] = pass(b, &d, memory, disk_depths[depth], true, options.disk_bytes);
+    f->again[depth] = pass(b, &d, memory, disk_depths[depth], true, options.disk_bytes);
+    f->reads[depth] = pass(b, &d, memory, disk_depths[depth], false, options.disk_bytes);
+  }
   gap__disk_close(&d);
-  munmap(memory, 32 * MIB);
+}
+
+static void measure_disk_once(struct bench *b, unsigned char *memory, uint64_t bytes, struct disk_figures *f) {
+  for (int i = 0; i < DISK_DEPTHS; i++) measure_file(b, memory, i, f);
+  struct disk_counts began = count_disk(true);
+  sleep_time(b, GAP_SLEEP_DISK);
+  f->sleep = reading_since(began, true, bytes);
+  began = count_disk(false);
+  must(b, "wake", gap__tier_wake(b->tier, 0, "weights", 0));
+  f->wake = reading_since(began, false, bytes);
+  verify(b);
+}
+
+static int by_rate(const void *a, const void *b) {
+  double x = ((const struct disk_reading *)a)->rate, y = ((const struct disk_reading *)b)->rate;
+  return x < y ? -1 : x > y;
+}
+
+/* Of each figure the reading with the median rate. */
+static struct disk_figures disk_medians(const struct disk_figures *rounds) {
+  enum { READINGS = sizeof(struct disk_figures) / sizeof(struct disk_reading) };
+  struct disk_reading column[CYCLES_MAX], medians[READINGS];
+  struct disk_figures f;
+  for (int i = 0; i < READINGS; i++) {
+    for (uint64_t k = 0; k < options.cycles; k++)
+      memcpy(&column[k], (const char *)&rounds[k] + (size_t)i * sizeof *column, sizeof *column);
+    qsort(column, options.cycles, sizeof *column, by_rate);
+    medians[i] = column[options.cycles / 2];
+  }
+  memcpy(&f, medians, sizeof f);
+  return f;
 }
 
 static void measure_disk(struct bench *b, gap_pool_id pool, struct figures *f) {
-  measure_file(b, f);
+  static struct disk_figures rounds[CYCLES_MAX];
+  uint64_t memory_bytes = 32 * MIB, bytes = 0;
+  unsigned char *memory = mmap(NULL, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (!must(b, "memory", memory == MAP_FAILED ? GAP_ENOMETA : 0)) return;
+  madvise(memory, memory_bytes, MADV_HUGEPAGE); /* as pinned memory is */
+  memset(memory, 0x5A, memory_bytes);
   get_blocks(b, pool, options.disk_bytes - options.disk_bytes / 16); /* odd sizes round up */
   fill(b);
   if (b->kernels) kernels_wait(b->kernels);
-  f->disk_sleep = sleep_time(b, GAP_SLEEP_DISK);
-  uint64_t bytes = asleep_bytes(b);
-  f->disk_wake = wake_time(b, 0);
-  f->disk_sleep = gb_per_s(bytes, f->disk_sleep);
-  f->disk_wake = gb_per_s(bytes, f->disk_wake);
+  sleep_time(b, GAP_SLEEP_DISK); /* takes buffers, and makes large chunks */
+  bytes = asleep_bytes(b);
+  wake_time(b, 0);
+  for (uint64_t i = 0; i < options.cycles; i++) measure_disk_once(b, memory, bytes, &rounds[i]);
+  f->disk = disk_medians(rounds);
   give_blocks(b);
+  munmap(memory, memory_bytes);
 }
 
 /* ---- the whole ---- */
 
-static double best(const double rates[3]) {
-  double most = rates[0] > rates[1] ? rates[0] : rates[1];
-  return most > rates[2] ? most : rates[2];
+static double best(const struct disk_reading readings[DISK_DEPTHS]) {
+  double most = 0;
+  for (int i = 0; i < DISK_DEPTHS; i++)
+    if (readings[i].rate > most) most = readings[i].rate;
+  return most;
+}
+
+static void print_depths(const char *what, const struct disk_reading r[DISK_DEPTHS]) {
+  printf("\"disk_%s_gb_s\": [%.2f, %.2f, %.2f], \"disk_%s_mib_under_way\": [%.1f, %.1f, %.1f], ", what, r[0].rate,
+         r[1].rate, r[2].rate, what, r[0].under_way, r[1].under_way, r[2].under_way);
+}
+
+static void print_disk(const struct disk_figures *f) {
+  print_depths("write", f->fresh);
+  print_depths("rewrite", f->again);
+  print_depths("read", f->reads);
+  printf("\"disk_sleep_gb_s\": %.2f, \"disk_sleep_mib_under_way\": %.1f, \"disk_sleep_of_best\": %.3f, "
+         "\"disk_sleep_of_rewrite\": %.3f, ",
+         f->sleep.rate, f->sleep.under_way, f->sleep.rate / best(f->fresh), f->sleep.rate / best(f->again));
+  printf("\"disk_wake_gb_s\": %.2f, \"disk_wake_mib_under_way\": %.1f, \"disk_wake_of_best\": %.3f, ", f->wake.rate,
+         f->wake.under_way, f->wake.rate / best(f->reads));
 }
 
 static void print(const struct bench *b, const struct figures *f) {
@@ -358,12 +450,7 @@ static void print(const struct bench *b, const struct figures *f) {
          f->wake, wake, wake / f->link.on, 1e3 * f->unchanged, f->both);
   printf("\"sums_by_card\": %s, \"damaged\": %u, \"noticed\": %u, \"unequal_sums\": %u, ",
          f->by_card ? "true" : "false", f->damaged, f->noticed, f->unequal);
-  if (options.disk)
-    printf(
-        "\"disk_write_gb_s\": [%.2f, %.2f, %.2f], \"disk_read_gb_s\": [%.2f, %.2f, %.2f], \"disk_sleep_gb_s\": %.2f, "
-        "\"disk_sleep_of_best\": %.3f, \"disk_wake_gb_s\": %.2f, \"disk_wake_of_best\": %.3f, ",
-        f->writes[0], f->writes[1], f->writes[2], f->reads[0], f->reads[1], f->reads[2], f->disk_sleep,
-        f->disk_sleep / best(f->writes), f->disk_wake, f->disk_wake / best(f->reads));
+  if (options.disk) print_disk(&f->disk);
   printf("\"wrong_words\": %llu, \"errors\": %llu}\n", (unsigned long long)b->wrong, (unsigned long long)b->errors);
 }
 
