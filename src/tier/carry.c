@@ -218,7 +218,8 @@ struct route {
   void *arg;
   bool far[GAP__CARRY_STAGES]; /* what is under way there is with servers */
 };
-_Static_assert((int)GAP__CARRY_STAGES <= (int)GAP__FAR_TRANSFERS, "a transfer for each buffer");
+_Static_assert((int)GAP__CARRY_STAGES <= (int)GAP__FAR_TRANSFERS && (int)GAP__CARRY_STAGES <= (int)GAP__DISK_HOLES,
+               "a transfer for each buffer");
 
 static int stage_of(uint32_t i) { return (int)(i % GAP__CARRY_STAGES); }
 

@@ -74,9 +74,14 @@ static int choose_way(struct gap__disk *d, bool plain) {
   return why;
 }
 
-static uint64_t units_of(const char *folder, uint64_t bytes) {
+/* What the file system has free; 0 where it does not say. */
+static uint64_t free_bytes(const char *folder) {
   struct statvfs about;
-  if (!bytes && statvfs(folder, &about) == 0) bytes = (uint64_t)about.f_bavail * about.f_frsize / 5 * 4;
+  return statvfs(folder, &about) ? 0 : (uint64_t)about.f_bavail * about.f_frsize;
+}
+
+static uint64_t units_of(const char *folder, uint64_t bytes) {
+  if (!bytes) bytes = free_bytes(folder) / 5 * 4;
   uint64_t units = bytes / GAP__DISK_UNIT;
   return units < UINT32_MAX / 2 ? units : UINT32_MAX / 2;
 }
@@ -107,7 +112,14 @@ int gap__disk_open(struct gap__disk *d, const char *folder, uint64_t most_bytes,
   return rc;
 }
 
+/* What cannot be given back the file has till its end. */
+static void await_holes(struct gap__disk *d) {
+  uint64_t at;
+  (void)gap__io_wait(&d->io, GAP__DISK_HOLES, &at);
+}
+
 void gap__disk_close(struct gap__disk *d) {
+  await_holes(d);
   gap__io_close(&d->io);
   gap__meta_unmap(d->used, maps_bytes(d));
   close(d->file);
@@ -144,9 +156,9 @@ static uint32_t first_unused(const struct gap__disk *d) {
 }
 
 /* A file system that cannot reserve says so; what is not there is then noticed by the write. */
-static int allocate(struct gap__disk *d, int mode, uint32_t first, uint32_t units) {
+static int allocate(struct gap__disk *d, uint32_t first, uint32_t units) {
   int why;
-  do why = fallocate(d->file, mode, (off_t)(first * GAP__DISK_UNIT), (off_t)(units * GAP__DISK_UNIT)) ? errno : 0;
+  do why = fallocate(d->file, 0, (off_t)(first * GAP__DISK_UNIT), (off_t)(units * GAP__DISK_UNIT)) ? errno : 0;
   while (why == EINTR);
   return why == EOPNOTSUPP || why == ENOSYS ? 0 : why;
 }
@@ -162,8 +174,9 @@ static int reserve(struct gap__disk *d, uint32_t first, uint32_t units) {
   uint32_t from = first, end = first + units, far = end_of_stride(d, end);
   while (from < end && has(d->held, from)) from++;
   if (from == end) return 0;
-  int why = allocate(d, 0, from, far - from);
-  if (why && far > end) why = allocate(d, 0, from, (far = end) - from);
+  await_holes(d);
+  int why = allocate(d, from, far - from);
+  if (why && far > end) why = allocate(d, from, (far = end) - from);
   if (!why) d->units_held += set(d->held, from, far - from, true);
   return why;
 }
@@ -200,13 +213,15 @@ static uint32_t run_of_unused(const struct gap__disk *d, uint32_t unit) {
 void gap__disk_tidy(struct gap__disk *d) {
   uint32_t unused = d->units_held - d->units_used;
   if (!unused || (d->units_used && unused < GAP__DISK_STRIDE)) return;
+  bool tight = free_bytes(d->folder) < unused * GAP__DISK_UNIT; /* who needs as much next finds it */
   for (uint32_t unit = 0; unit < d->units_most && d->units_held > d->units_used; unit++) {
     uint32_t units = run_of_unused(d, unit);
     if (!units) continue;
-    (void)allocate(d, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, unit, units); /* or the file has it till its end */
+    gap__io_begin_hole(&d->io, GAP__DISK_HOLES, units * GAP__DISK_UNIT, unit * GAP__DISK_UNIT);
     d->units_held -= set(d->held, unit, units, false);
     unit += units;
   }
+  if (tight) await_holes(d);
 }
 
 /* ---- data ---- */

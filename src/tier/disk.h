@@ -3,7 +3,8 @@
  * It is cut into units of 2 MiB.  Space is taken from the file system before anything is written (fallocate), so that a full disk
  * is noticed while everything is where it was, and given back by punching holes; both for many units at once, since a call takes as
  * long as writing half a unit does.  So there may be units that have space and no use, fewer than GAP__DISK_STRIDE of them after a tidy; none
- * when nothing is used.  Read and written with O_DIRECT where the file system has it.  Not thread-safe. */
+ * when nothing is used.  Where a file system discards at once a hole takes about as long as reading what was there: holes are made behind the
+ * caller while others have as much room, and who takes space of this file next waits for them.  Read and written with O_DIRECT where the file system has it.  Not thread-safe. */
 #ifndef GAP_TIER_DISK_H
 #define GAP_TIER_DISK_H
 
@@ -11,6 +12,7 @@
 
 #define GAP__DISK_UNIT ((uint64_t)2 << 20)
 enum { GAP__DISK_STRIDE = 64 };
+enum { GAP__DISK_HOLES = GAP__IO_TRANSFERS - 1 }; /* the transfer of holes; data have those below */
 
 struct gap__disk {
   struct gap__io io;
@@ -37,7 +39,7 @@ void gap__disk_give(struct gap__disk *, uint32_t first, uint32_t units);
 void gap__disk_tidy(struct gap__disk *); /* space that is not used goes back, when it is much */
 static inline uint32_t gap__disk_unused(const struct gap__disk *d) { return d->units_most - d->units_used; }
 
-/* In the background, under a number below GAP__IO_TRANSFERS. */
+/* In the background, under a number below GAP__DISK_HOLES. */
 void gap__disk_begin(struct gap__disk *, unsigned transfer, bool write, void *memory, uint32_t first, uint32_t units);
 /* 0, or GAP_EIO with words. */
 int gap__disk_wait(struct gap__disk *, unsigned transfer);

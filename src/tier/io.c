@@ -1,6 +1,7 @@
 #include "tier/io.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 int gap__io_open(struct gap__io *io, int file, bool plain) {
@@ -21,24 +22,30 @@ static void note(struct gap__io_transfer *transfer, int why, uint64_t at) {
 }
 
 /* What remains after `done` bytes: 0 nothing; a part of a block cannot be gone on with. */
-static uint32_t remains(struct gap__io_op *op, uint32_t done) {
-  op->memory += done;
+static uint64_t remains(struct gap__io_op *op, uint64_t done) {
+  if (op->memory) op->memory += done;
   op->offset += done;
   return op->bytes -= done;
 }
 
 /* ---- plain ---- */
 
+/* Bytes, or -1 and errno. */
+static ssize_t do_once(int file, const struct gap__io_op *op) {
+  off_t offset = (off_t)op->offset, bytes = (off_t)op->bytes;
+  if (!op->memory) return fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes) ? -1 : bytes;
+  return op->write ? pwrite(file, op->memory, op->bytes, offset) : pread(file, op->memory, op->bytes, offset);
+}
+
 static void do_plainly(struct gap__io *io, struct gap__io_op op) {
   do {
-    ssize_t done = op.write ? pwrite(io->file, op.memory, op.bytes, (off_t)op.offset)
-                            : pread(io->file, op.memory, op.bytes, (off_t)op.offset);
+    ssize_t done = do_once(io->file, &op);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
       note(&io->transfers[op.transfer], done < 0 ? errno : ENODATA, op.offset);
       return;
     }
-    remains(&op, (uint32_t)done);
+    remains(&op, (uint64_t)done);
   } while (op.bytes);
 }
 
@@ -46,7 +53,8 @@ static void do_plainly(struct gap__io *io, struct gap__io_op op) {
 
 static void put(struct gap__io *io, uint32_t slot) {
   const struct gap__io_op *op = &io->ops[slot];
-  gap__uring_put(&io->ring, op->write, io->file, op->memory, op->bytes, op->offset, slot);
+  if (op->memory) gap__uring_put(&io->ring, op->write, io->file, op->memory, (uint32_t)op->bytes, op->offset, slot);
+  else gap__uring_put_hole(&io->ring, io->file, op->bytes, op->offset, slot);
 }
 
 static void finish(struct gap__io *io, uint32_t slot) {
@@ -57,7 +65,8 @@ static void finish(struct gap__io *io, uint32_t slot) {
 
 static void complete(struct gap__io *io, uint32_t slot, int32_t result) {
   struct gap__io_op *op = &io->ops[slot];
-  uint32_t done = result > 0 ? (uint32_t)result : 0;
+  uint64_t done = result > 0 ? (uint64_t)result : 0;
+  if (!op->memory && !result) done = op->bytes;       /* a hole is made whole */
   bool again = result == -EINTR || result == -EAGAIN; /* of an operation, never of sending it */
   if (done < op->bytes) done -= done % GAP__IO_BLOCK;
   if (again || (done && remains(op, done))) {
@@ -94,18 +103,32 @@ static void queue(struct gap__io *io, const struct gap__io_op *op) {
 
 /* ---- both ---- */
 
+static void begin(struct gap__io *io, const struct gap__io_op *op) {
+  if (io->ringed) queue(io, op);
+  else do_plainly(io, *op);
+}
+
+/* Sends what was queued; or it is sent when it is waited for. */
+static void send_all(struct gap__io *io) {
+  if (io->ringed) gap__uring_send(&io->ring, 0);
+}
+
 void gap__io_begin(struct gap__io *io, unsigned transfer, bool write, void *memory, uint64_t bytes, uint64_t offset) {
   for (uint64_t done = 0; done < bytes; done += GAP__IO_STEP) {
     uint64_t left = bytes - done;
     struct gap__io_op op = {.memory = (unsigned char *)memory + done,
                             .offset = offset + done,
-                            .bytes = (uint32_t)(left < GAP__IO_STEP ? left : GAP__IO_STEP),
+                            .bytes = left < GAP__IO_STEP ? left : GAP__IO_STEP,
                             .transfer = (uint8_t)transfer,
                             .write = write};
-    if (io->ringed) queue(io, &op);
-    else do_plainly(io, op);
+    begin(io, &op);
   }
-  if (io->ringed) gap__uring_send(&io->ring, 0); /* or it is sent when it is waited for */
+  send_all(io);
+}
+
+void gap__io_begin_hole(struct gap__io *io, unsigned transfer, uint64_t bytes, uint64_t offset) {
+  begin(io, &(struct gap__io_op){.offset = offset, .bytes = bytes, .transfer = (uint8_t)transfer});
+  send_all(io);
 }
 
 int gap__io_wait(struct gap__io *io, unsigned transfer, uint64_t *at) {

@@ -1,6 +1,7 @@
 #include "tier/uring.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/io_uring.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,20 +64,32 @@ void gap__uring_close(struct gap__uring *r) {
   *r = (struct gap__uring){.fd = -1};
 }
 
-void gap__uring_put(struct gap__uring *r, bool write, int file, void *memory, uint32_t bytes, uint64_t offset,
-                    uint64_t mark) {
+static void put(struct gap__uring *r, const struct io_uring_sqe *entry) {
   uint32_t tail = *r->submit_tail, at = tail & r->submit_mask;
-  struct io_uring_sqe *entry = &r->entries[at];
-  memset(entry, 0, sizeof *entry);
-  entry->opcode = write ? IORING_OP_WRITE : IORING_OP_READ;
-  entry->fd = file;
-  entry->addr = (uintptr_t)memory;
-  entry->len = bytes;
-  entry->off = offset;
-  entry->user_data = mark;
+  r->entries[at] = *entry;
   r->submit_array[at] = at;
   __atomic_store_n(r->submit_tail, tail + 1, __ATOMIC_RELEASE);
   r->unsent++;
+}
+
+void gap__uring_put(struct gap__uring *r, bool write, int file, void *memory, uint32_t bytes, uint64_t offset,
+                    uint64_t mark) {
+  put(r, &(struct io_uring_sqe){.opcode = write ? IORING_OP_WRITE : IORING_OP_READ,
+                                .fd = file,
+                                .addr = (uintptr_t)memory,
+                                .len = bytes,
+                                .off = offset,
+                                .user_data = mark});
+}
+
+/* The kernel takes the length where it takes other operations' addresses. */
+void gap__uring_put_hole(struct gap__uring *r, int file, uint64_t bytes, uint64_t offset, uint64_t mark) {
+  put(r, &(struct io_uring_sqe){.opcode = IORING_OP_FALLOCATE,
+                                .fd = file,
+                                .addr = bytes,
+                                .len = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                .off = offset,
+                                .user_data = mark});
 }
 
 static int enter(struct gap__uring *r, uint32_t wait) {

@@ -1,4 +1,4 @@
-/* io_uring by its three system calls: reads and writes of one file, and nothing else.
+/* io_uring by its three system calls: reads, writes and holes of one file, and nothing else.
  *
  * liburing would do the same; it is a library that must be there, and Debian 12's (2.3) has most of its calls in headers only, so it
  * cannot be had by dlopen.  Not thread-safe. */
@@ -29,6 +29,8 @@ void gap__uring_close(struct gap__uring *);
 /* At most `depth` are under way at once: the caller counts. */
 void gap__uring_put(struct gap__uring *, bool write, int file, void *memory, uint32_t bytes, uint64_t offset,
                     uint64_t mark);
+/* A hole where there was space (FALLOC_FL_PUNCH_HOLE); the file keeps its size.  By a thread of the kernel's. */
+void gap__uring_put_hole(struct gap__uring *, int file, uint64_t bytes, uint64_t offset, uint64_t mark);
 /* Sends what was put and waits until at least `wait` have completed.  0, or an errno. */
 int gap__uring_send(struct gap__uring *, uint32_t wait);
 /* Takes back one that was put and could not be sent. */

@@ -9,7 +9,8 @@
  *   both      one half of the bytes falls asleep while the other one wakes
  *   disk      --disk-bytes by the same file code at depths of 1, 8 and 32 operations of 1 MiB, each in a file of its own: written where
  *             space was just taken, as a sleep's is, then over that, then read; and by sleep and wake: --cycles times in turn, medians.
- *             With the mean MiB that were under way at the block device (other programs' included)
+ *             With the mean MiB that were under way at the block device (other programs' included), and how fast the space goes back
+ *             behind the wake
  *
  * All blocks are filled by a kernel and compared word by word after each wake.  --host runs it on host memory that behaves like a
  * card, without figures that mean anything.
@@ -199,7 +200,8 @@ struct disk_reading {
 };
 enum { DISK_DEPTHS = 3 };
 struct disk_figures {
-  struct disk_reading fresh[DISK_DEPTHS], again[DISK_DEPTHS], reads[DISK_DEPTHS], sleep, wake;
+  struct disk_reading fresh[DISK_DEPTHS], again[DISK_DEPTHS], reads[DISK_DEPTHS], sleep, wake,
+      holes; /* from the end of waking until the file system has the space */
 };
 
 struct figures {
@@ -371,6 +373,10 @@ static void measure_disk_once(struct bench *b, unsigned char *memory, uint64_t b
   began = count_disk(false);
   must(b, "wake", gap__tier_wake(b->tier, 0, "weights", 0));
   f->wake = reading_since(began, false, bytes);
+  began = count_disk(true);
+  uint64_t where;
+  must(b, "holes", gap__io_wait(&b->tier->devices[0].disk.io, GAP__DISK_HOLES, &where) ? GAP_EIO : 0);
+  f->holes = reading_since(began, true, bytes);
   verify(b);
 }
 
@@ -434,8 +440,9 @@ static void print_disk(const struct disk_figures *f) {
   printf("\"disk_sleep_gb_s\": %.2f, \"disk_sleep_mib_under_way\": %.1f, \"disk_sleep_of_best\": %.3f, "
          "\"disk_sleep_of_rewrite\": %.3f, ",
          f->sleep.rate, f->sleep.under_way, f->sleep.rate / best(f->fresh), f->sleep.rate / best(f->again));
-  printf("\"disk_wake_gb_s\": %.2f, \"disk_wake_mib_under_way\": %.1f, \"disk_wake_of_best\": %.3f, ", f->wake.rate,
-         f->wake.under_way, f->wake.rate / best(f->reads));
+  printf("\"disk_wake_gb_s\": %.2f, \"disk_wake_mib_under_way\": %.1f, \"disk_wake_of_best\": %.3f, "
+         "\"disk_back_gb_s\": %.1f, ",
+         f->wake.rate, f->wake.under_way, f->wake.rate / best(f->reads), f->holes.rate);
 }
 
 static void print(const struct bench *b, const struct figures *f) {
