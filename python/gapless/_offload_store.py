@@ -1,7 +1,7 @@
 """Where bytes of tensors go and come back from: items of a heap (gapless/tier.h), for tensors of a card and for those of the processor."""
 
 import ctypes
-from typing import Any, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -11,6 +11,8 @@ from .heap import Heap
 
 UNIT = 2 << 20  # what an item is rounded up to
 _ALIGN = 64  # so that any type may begin there
+
+_Spans = List[Tuple[int, int]]  # addresses and bytes
 
 
 def new_storage(size: int, device: torch.device) -> torch.UntypedStorage:
@@ -44,7 +46,7 @@ class CardStore:
     def __init__(self, device: torch.device, heap: Optional[Heap] = None) -> None:
         self.heap = heap if heap is not None else heap_for(device)
         self.device, self.index = device, index_of(device)
-        self.has_disk = "disk" in self.heap.conf_value("tiers")
+        self.has_disk = any(part.partition("=")[0] == "disk" for part in self.heap.conf_value("tiers").split(","))
         self._info = ItemInfo(size=ctypes.sizeof(ItemInfo))
 
     def stream(self) -> Any:
@@ -53,11 +55,25 @@ class CardStore:
 
     def put(self, storage: torch.UntypedStorage, begin: int, size: int, stream: Any, place: Optional[str]) -> int:
         """Begins to copy bytes of `storage` away; an item."""
-        return self.heap.put([(storage.data_ptr() + begin, size)], self.index, stream.cuda_stream, place)
+        return self._put([(storage.data_ptr() + begin, size)], stream, place)
 
     def get(self, item: int, storage: torch.UntypedStorage, size: int, stream: Any) -> None:
         """Begins to bring all of them back."""
-        self.heap.get(item, [(storage.data_ptr(), size)], self.index, stream.cuda_stream)
+        self._get(item, [(storage.data_ptr(), size)], stream, 0)
+
+    def put_all(self, storages: Sequence[torch.UntypedStorage], stream: Any) -> int:
+        """Begins to copy all of several away, end to end in one item."""
+        return self._put([(storage.data_ptr(), storage.nbytes()) for storage in storages], stream, None)
+
+    def get_all(self, item: int, start: int, storages: Sequence[torch.UntypedStorage], stream: Any) -> None:
+        """Begins to fill them with bytes of the item from `start` on."""
+        self._get(item, [(storage.data_ptr(), storage.nbytes()) for storage in storages], stream, start)
+
+    def _put(self, spans: _Spans, stream: Any, place: Optional[str]) -> int:
+        return self.heap.put(spans, self.index, stream.cuda_stream, place)
+
+    def _get(self, item: int, spans: _Spans, stream: Any, start: int) -> None:
+        self.heap.get(item, spans, self.index, stream.cuda_stream, start)
 
     def join(self, item: int, stream: Any) -> None:
         """What the stream is given next comes behind the copies of the item."""
@@ -94,16 +110,25 @@ class CardStore:
         return self.heap.tiers(self.index)["host_more_bytes"]
 
 
+def _along(block: int, spans: _Spans) -> Iterator[Tuple[int, int, int]]:
+    """The spans end to end in a block: their address, that in the block, their bytes."""
+    for address, size in spans:
+        yield address, block, size
+        block += size
+
+
 class HostStore(CardStore):
     """Of the processor: bytes pass through a heap of host memory, and each call is over when it returns."""
 
     def stream(self) -> Any:
         return None
 
-    def put(self, storage: torch.UntypedStorage, begin: int, size: int, stream: Any, place: Optional[str]) -> int:
+    def _put(self, spans: _Spans, stream: Any, place: Optional[str]) -> int:
+        size = sum(size for _address, size in spans)
         block = self.heap.alloc(size)
         try:
-            ctypes.memmove(block, storage.data_ptr() + begin, size)
+            for address, here, length in _along(block, spans):
+                ctypes.memmove(here, address, length)
             item = self.heap.put([(block, size)], place=place)
             try:
                 self.heap.wait(item)
@@ -114,12 +139,14 @@ class HostStore(CardStore):
         finally:
             self.heap.free(block)
 
-    def get(self, item: int, storage: torch.UntypedStorage, size: int, stream: Any) -> None:
+    def _get(self, item: int, spans: _Spans, stream: Any, start: int) -> None:
+        size = sum(size for _address, size in spans)
         block = self.heap.alloc(size)
         try:
-            self.heap.get(item, [(block, size)])
+            self.heap.get(item, [(block, size)], start=start)
             self.heap.wait(item)
-            ctypes.memmove(storage.data_ptr(), block, size)
+            for address, here, length in _along(block, spans):
+                ctypes.memmove(address, here, length)
         finally:
             self.heap.free(block)
 

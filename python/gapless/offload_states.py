@@ -3,16 +3,22 @@
 A state that is away is the same tensor object with a storage of 0 bytes.  A step goes through the parameters in parts: the states of the next
 part are on their way in while the optimizer works on one, and those of the last part on their way out.  The optimizer's own step does the work, on
 a list of parameters that is as long as the part.
+
+The states of a part leave as one item of the library, and come back by one call as long as the next step has the same parts.  Where it has others
+(parameters without gradients, a new group), each run of tensors that lie side by side in an item comes by a call of its own.
 """
 
+import bisect
+import collections
 import contextlib
 import functools
-from typing import Any, Dict, Iterator, List, Optional
+import itertools
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 import torch
 
 from . import _errors
-from ._offload_store import CardStore, store_for
+from ._offload_store import UNIT, CardStore, store_for
 from ._say import say
 from .heap import Heap
 
@@ -22,22 +28,64 @@ _AT_ONCE = ("LBFGS",)  # look at all parameters in one step
 
 
 class _Away:
-    """One tensor of a state, and the item that has its bytes."""
+    """One tensor of a state, and where its bytes are."""
 
-    __slots__ = ("tensor", "bytes", "item", "coming")
+    __slots__ = ("tensor", "bytes", "item", "start", "coming")
 
-    def __init__(self, tensor: torch.Tensor, item: int) -> None:
-        self.tensor, self.item = tensor, item
+    def __init__(self, tensor: torch.Tensor, item: "_Item", start: int) -> None:
+        self.tensor, self.item, self.start = tensor, item, start
         self.bytes = tensor.untyped_storage().nbytes()
         self.coming = False
 
 
+class _Item:
+    """Bytes of tensors of one device, end to end.  It is dropped when all of them have come back."""
+
+    __slots__ = ("store", "name", "bytes", "states")
+
+    def __init__(self, store: CardStore, name: int, tensors: List[torch.Tensor]) -> None:
+        self.store, self.name, self.bytes = store, name, 0
+        self.states: List[_Away] = []  # those that are away, by `start`
+        for tensor in tensors:
+            self.states.append(_Away(tensor, self, self.bytes))
+            self.bytes += self.states[-1].bytes
+
+
 class _Part:
-    """Parameters that are worked on together: (group, parameter)."""
+    """Parameters that are worked on together: (group, parameter); tensors of others that come and leave with them."""
 
     def __init__(self) -> None:
         self.members: "List[tuple[int, torch.Tensor]]" = []
+        self.guests: List[torch.Tensor] = []
         self.bytes = 0
+
+
+def _is_plain(tensor: Any) -> bool:
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
+
+
+def _owners(tensors: Iterable[torch.Tensor]) -> "collections.Counter[int]":
+    """Of each storage: how many of the tensors have it."""
+    return collections.Counter(tensor.untyped_storage()._cdata for tensor in tensors if _is_plain(tensor))
+
+
+def _fitting(tensors: List[torch.Tensor], room: int) -> int:
+    """How many of the first of them go into as much host memory together; all where none does, since more comes back."""
+    whole = room // UNIT * UNIT
+    ends = list(itertools.accumulate(tensor.untyped_storage().nbytes() for tensor in tensors))
+    return bisect.bisect_right(ends, whole) or len(tensors)
+
+
+def _runs(states: List[_Away]) -> Iterator[List[_Away]]:
+    """Of one item: those whose bytes follow each other."""
+    run: List[_Away] = []
+    for one in states:
+        if run and run[-1].start + run[-1].bytes != one.start:
+            yield run
+            run = []
+        run.append(one)
+    if run:
+        yield run
 
 
 class States:
@@ -48,9 +96,10 @@ class States:
             raise TypeError(f"{type(optimizer).__name__} works on all parameters at once: its states cannot leave in parts")
         if getattr(optimizer, "_gapless_states", None) is not None:
             raise ValueError("the optimizer's states are kept off the device already")
-        self._optimizer, self._window, self._least, self._heap = optimizer, window, least, heap
+        self._optimizer, self._window, self._least, self._heap = optimizer, window, max(least, 1), heap
         self._stores: Dict[torch.device, CardStore] = {}
         self._away: Dict[int, _Away] = {}  # by the tensor's id, which is kept alive here
+        self._owners: "collections.Counter[int]" = collections.Counter()  # when the step began
         self._refused = False
         self._inner = self._unhooked_step()
         self._own_step = optimizer.__dict__.get("step")
@@ -66,11 +115,11 @@ class States:
 
     def bring_back(self) -> None:
         """All states are on the device, until the next step; work that comes after it finds them."""
-        away = list(self._away.values())
-        for one in away:
-            self._fetch(one)
-        for one in away:
-            self._arrive(one)
+        items = self._items(self._away.values())
+        for item in items:
+            self._fetch(item, item.states)
+        for item in items:
+            self._arrive(item)
 
     def close(self) -> None:
         """All is as it was before."""
@@ -116,8 +165,10 @@ class States:
 
     def _step_in_parts(self) -> None:
         """At any time one part is worked on, one comes, and one leaves."""
-        parts = self._parts()
-        leaving: "List[List[_Away]]" = [[], []]
+        parts = self._parts(lambda parameter: parameter.grad is not None)
+        self._count_owners()
+        self._invite(parts)
+        leaving: "List[List[_Item]]" = [[], []]
         try:
             self._fetch_part(parts[0])
             for index, part in enumerate(parts):
@@ -131,11 +182,11 @@ class States:
             for sent in leaving:
                 self._settle(sent)
 
-    def _parts(self) -> List[_Part]:
+    def _parts(self, has_work: Callable[[torch.Tensor], bool]) -> List[_Part]:
         parts: List[_Part] = [_Part()]
         for number, group in enumerate(self._optimizer.param_groups):
             for parameter in group["params"]:
-                if parameter.grad is None:
+                if not has_work(parameter):
                     continue
                 size = self._state_bytes(parameter)
                 if parts[-1].members and parts[-1].bytes + size > self._window:
@@ -143,6 +194,15 @@ class States:
                 parts[-1].members.append((number, parameter))
                 parts[-1].bytes += size
         return parts
+
+    def _invite(self, parts: List[_Part]) -> None:
+        """An item of which this step would leave less than half is emptied, so that room is taken for at most twice what is away."""
+        hosts = {id(tensor): part for part in parts for tensor in self._states(part)}
+        for item in self._items(self._away.values()):
+            mine = [hosts[id(one.tensor)] for one in item.states if id(one.tensor) in hosts]
+            rest = [one for one in item.states if id(one.tensor) not in hosts]
+            if mine and 2 * sum(one.bytes for one in rest) < item.bytes:
+                mine[0].guests.extend(one.tensor for one in rest)
 
     def _state_bytes(self, parameter: torch.Tensor) -> int:
         """Before the first step a guess: two tensors as large as the parameter."""
@@ -162,107 +222,147 @@ class States:
             for group, parameters in zip(groups, whole):
                 group["params"] = parameters
 
-    # ---- leaving and coming back ----
+    # ---- leaving ----
 
-    def _tensors(self, part: _Part) -> Iterator[torch.Tensor]:
+    def _states_of(self, parameter: torch.Tensor) -> Iterator[torch.Tensor]:
+        for value in self._optimizer.state.get(parameter, {}).values():
+            if _is_plain(value):
+                yield value
+
+    def _states(self, part: _Part) -> Iterator[torch.Tensor]:
         for _number, parameter in part.members:
-            for value in self._optimizer.state.get(parameter, {}).values():
-                if type(value) is torch.Tensor and self._may_leave(value, parameter):
-                    yield value
+            yield from self._states_of(parameter)
+        yield from part.guests
 
-    def _may_leave(self, tensor: torch.Tensor, parameter: torch.Tensor) -> bool:
-        """On the parameter's device, large, and the only one with its storage."""
-        if tensor.device != parameter.device or tensor.layout is not torch.strided or tensor._base is not None:
-            return False
-        if tensor.device.type not in ("cuda", "cpu"):
-            return False
-        return id(tensor) in self._away or tensor.untyped_storage().nbytes() >= self._least
+    def _count_owners(self) -> None:
+        parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+        self._owners = _owners(tensor for p in parameters for tensor in (p, *self._states_of(p)))
 
-    def _store(self, tensor: torch.Tensor) -> CardStore:
-        if tensor.device not in self._stores:
-            self._stores[tensor.device] = store_for(tensor.device, self._heap)
-        return self._stores[tensor.device]
+    def _leavers(self, part: _Part) -> List[torch.Tensor]:
+        """On the parameter's device, large, and the only ones with their storages, those included that this step has made."""
+        owners, found = _owners(self._states(part)), list(part.guests)
+        for _number, parameter in part.members:
+            for tensor in self._states_of(parameter):
+                storage = tensor.untyped_storage()
+                alone = max(owners[storage._cdata], self._owners[storage._cdata]) == 1
+                if alone and tensor.device == parameter.device and tensor._base is None and storage.nbytes() >= self._least:
+                    found.append(tensor)
+        return found
 
-    def _send_part(self, part: _Part) -> List[_Away]:
+    def _store(self, device: torch.device) -> CardStore:
+        if device not in self._stores:
+            self._stores[device] = store_for(device, self._heap)
+        return self._stores[device]
+
+    def _send_part(self, part: _Part) -> List[_Item]:
+        """As one item of each device; where host memory has room for some only, and there is a disk, as two."""
+        by_device: Dict[torch.device, List[torch.Tensor]] = {}
+        for tensor in self._leavers(part):
+            by_device.setdefault(tensor.device, []).append(tensor)
         sent = []
-        for tensor in self._tensors(part):
-            store, storage = self._store(tensor), tensor.untyped_storage()
-            try:
-                item = store.put(storage, 0, storage.nbytes(), store.stream(), None)
-            except _errors.Error as reason:
-                self._refuse(reason)
-                continue
-            sent.append(_Away(tensor, item))
+        for device, tensors in by_device.items():
+            store = self._store(device)
+            count = _fitting(tensors, store.host_bytes()) if store.has_disk else len(tensors)
+            sent += self._send(store, tensors[:count]) + self._send(store, tensors[count:])
         return sent
+
+    def _send(self, store: CardStore, tensors: List[torch.Tensor]) -> List[_Item]:
+        """As one item; where there is no room for it, as two, until what does not leave is one tensor."""
+        if not tensors:
+            return []
+        try:
+            name = store.put_all([tensor.untyped_storage() for tensor in tensors], store.stream())
+        except _errors.Error as reason:
+            half = len(tensors) // 2
+            if half:
+                return self._send(store, tensors[:half]) + self._send(store, tensors[half:])
+            self._refuse(reason)
+            return []
+        return [_Item(store, name, tensors)]
 
     def _refuse(self, reason: Exception) -> None:
         if not self._refused:
             say(f"offload_optimizer: {reason}; what finds no room stays on the device")
         self._refused = True
 
-    def _settle(self, leaving: List[_Away]) -> None:
+    def _settle(self, leaving: List[_Item]) -> None:
         """Their memory goes once the copies are made, in the order of the stream."""
         while leaving:
-            one = leaving.pop()
-            store = self._store(one.tensor)
+            item = leaving.pop()
+            store, stream = item.store, item.store.stream()
             try:
-                store.join(one.item, store.stream())
+                store.join(item.name, stream)
             except _errors.Error as reason:
                 self._refuse(reason)
-                store.drop(one.item)
+                store.drop(item.name)
                 continue
-            store.used_on(one.tensor, store.stream())
-            one.tensor.untyped_storage().resize_(0)
-            self._away[id(one.tensor)] = one
-
-    def _fetch_part(self, part: _Part) -> None:
-        for tensor in list(self._tensors(part)):
-            one = self._away.get(id(tensor))
-            if one is not None:
-                self._fetch(one)
-
-    def _fetch(self, one: _Away) -> None:
-        if one.coming:
-            return
-        store, storage = self._store(one.tensor), one.tensor.untyped_storage()
-        storage.resize_(one.bytes)
-        try:
-            store.get(one.item, storage, one.bytes, store.stream())
-        except BaseException:
-            storage.resize_(0)
-            raise
-        one.coming = True
-
-    def _arrive_part(self, part: _Part) -> None:
-        for tensor in list(self._tensors(part)):
-            one = self._away.get(id(tensor))
-            if one is not None:
-                self._arrive(one)
-
-    def _arrive(self, one: _Away) -> None:
-        store = self._store(one.tensor)
-        one.coming = False
-        try:
-            store.join(one.item, store.stream())
-        except _errors.Error:
-            with contextlib.suppress(_errors.Error):
-                store.wait(one.item)
-            one.tensor.untyped_storage().resize_(0)
-            raise
-        store.drop(one.item)
-        del self._away[id(one.tensor)]
+            for one in item.states:
+                store.used_on(one.tensor, stream)
+                one.tensor.untyped_storage().resize_(0)
+                self._away[id(one.tensor)] = one
 
     def _send_all(self) -> None:
         """What is there already, a part at a time."""
-        for number, group in enumerate(self._optimizer.param_groups):
-            for parameter in group["params"]:
-                part = _Part()
-                part.members = [(number, parameter)]
-                self._settle(self._send_part(part))
+        self._count_owners()
+        for part in self._parts(lambda _parameter: True):
+            self._settle(self._send_part(part))
+
+    # ---- coming back ----
+
+    @staticmethod
+    def _items(states: Iterable[_Away]) -> List[_Item]:
+        return list({id(one.item): one.item for one in states}.values())
+
+    def _away_of(self, part: _Part) -> List[_Away]:
+        return [self._away[id(tensor)] for tensor in self._states(part) if id(tensor) in self._away]
+
+    def _fetch_part(self, part: _Part) -> None:
+        states = self._away_of(part)
+        for item in self._items(states):
+            self._fetch(item, [one for one in states if one.item is item])
+
+    def _fetch(self, item: _Item, states: Sequence[_Away]) -> None:
+        for run in _runs(sorted((one for one in states if not one.coming), key=lambda one: one.start)):
+            storages = [one.tensor.untyped_storage() for one in run]
+            try:
+                for one, storage in zip(run, storages):
+                    storage.resize_(one.bytes)
+                item.store.get_all(item.name, run[0].start, storages, item.store.stream())
+            except BaseException:
+                for storage in storages:
+                    storage.resize_(0)
+                raise
+            for one in run:
+                one.coming = True
+
+    def _arrive_part(self, part: _Part) -> None:
+        for item in self._items(self._away_of(part)):
+            self._arrive(item)
+
+    def _arrive(self, item: _Item) -> None:
+        """All that comes of it."""
+        came, rest = [one for one in item.states if one.coming], [one for one in item.states if not one.coming]
+        for one in came:
+            one.coming = False
+        try:
+            item.store.join(item.name, item.store.stream())
+        except _errors.Error:
+            with contextlib.suppress(_errors.Error):
+                item.store.wait(item.name)
+            for one in came:
+                one.tensor.untyped_storage().resize_(0)
+            raise
+        for one in came:
+            del self._away[id(one.tensor)]
+        item.states = rest
+        if not rest:
+            item.store.drop(item.name)
 
     def _forget(self) -> None:
         """States were loaded: those that are away are nobody's, and the new ones leave with the next step."""
-        for one in self._away.values():
+        for item in self._items(self._away.values()):
             with contextlib.suppress(_errors.Error):
-                self._store(one.tensor).drop(one.item)
+                item.store.join(item.name, item.store.stream())  # of what an error left on its way
+            with contextlib.suppress(_errors.Error):
+                item.store.drop(item.name)
         self._away.clear()
