@@ -7,6 +7,7 @@ never seen by the program.  Order between the copies and the work is told to the
 
 import collections
 import contextlib
+import heapq
 import sys
 import threading
 import weakref
@@ -50,6 +51,7 @@ class _Record:
         "version",
         "alias",
         "first",
+        "shown",
         "storage",
         "offset",
         "stream",
@@ -58,7 +60,6 @@ class _Record:
         "stale",
         "holders",
         "uses",
-        "turn",
         "counted",
         "__weakref__",
     )
@@ -79,13 +80,13 @@ class _Record:
         self.alias: Optional[torch.Tensor] = tensor.detach()  # has the counter of changes
         self.storage: Optional[torch.UntypedStorage] = storage
         self.first: Optional[_Like] = None  # what `alias` looks like
+        self.shown: Optional[torch.Tensor] = None  # the same over what came back, once it was asked for
         self.offset = 0  # of `storage` in the storage that was saved
         self.stream: Any = None
         self.item = 0
         self.state = _KEPT
         self.stale = self.counted = False
         self.holders = self.uses = 0  # of autograd's nodes
-        self.turn = 0  # how many uses come before
         self.number = step.recording.save(self.bytes)
 
     def __del__(self) -> None:
@@ -180,10 +181,11 @@ class Offload:
         self._kept: Deque["weakref.ref[_Record]"] = collections.deque()  # the oldest first, like the next two
         self._leaving: Dict[bool, Deque["weakref.ref[_Record]"]] = {False: collections.deque(), True: collections.deque()}
         self._back: Deque["weakref.ref[_Record]"] = collections.deque()
-        self._ahead: List["weakref.ref[_Record]"] = []  # to be brought back, the next one last
-        self._ahead_old, self._turn = True, 0  # uses since they were put in order
+        self._ahead: List[Tuple[int, int, "weakref.ref[_Record]"]] = []  # a heap of those away and not used yet, by _turn() and number
+        self._by_plan = False  # all saves of the step are the plan's, so that it says in which order they are used
         self._remains: Deque[_Remains] = collections.deque()
         self._on_device = self._coming = 0  # bytes; records
+        self._limit = self._keeps = 0.0  # bytes that may be on the device now, and that the plan is to leave there
         self._said: "set[str]" = set()
         self._figures: Dict[str, int] = collections.defaultdict(int)
 
@@ -224,6 +226,9 @@ class Offload:
             plan.place(self._keep(plan, 1.0), self._store.host_bytes(), UNIT)
         if step.recording.sizes:
             self._step = _Step()
+        self._ahead.clear()
+        self._by_plan = plan is not None
+        self._scale()
 
     def _keep(self, plan: Plan, scale: float) -> float:
         """What the plan keeps, in bytes of the recorded step, where this one's bytes are `scale` times as many: all, or a part of the budget that
@@ -231,23 +236,23 @@ class Offload:
         budget = self.budget * plan.peak if isinstance(self.budget, float) else self.budget / scale
         return budget if budget >= plan.peak else (1 - _UNDER_WAY) * budget
 
-    def _ratio(self) -> float:
-        step = self._step
-        return self._plan.ratio(len(step.recording.sizes), step.saved_bytes) if self._plan else 1.0
-
-    def _limit(self) -> float:
-        """Bytes that may be on the device now."""
-        if not isinstance(self.budget, float):
-            return self.budget
-        return self.budget * self._plan.peak * self._ratio() if self._plan else 0
+    def _scale(self) -> None:
+        """The budget of a step with as many bytes as this one had up to now; asked for with each save."""
+        step, plan, is_share = self._step, self._plan, isinstance(self.budget, float)
+        if plan is None:
+            self._limit = 0.0 if is_share else self.budget
+            return
+        ratio = plan.ratio(len(step.recording.sizes), step.saved_bytes)
+        self._limit = self.budget * plan.peak * ratio if is_share else self.budget
+        self._keeps = self._keep(plan, ratio)
 
     def _over(self, room: int = 0) -> bool:
-        return self._on_device + room > self._limit()
+        return self._on_device + room > self._limit
 
     def _is_to_leave(self, record: _Record) -> bool:
         if self._plan is None:
             return isinstance(self.budget, float)
-        return self._plan.leaves(record.number, self._keep(self._plan, self._ratio()))
+        return self._plan.leaves(record.number, self._keeps)
 
     def _stays(self, record: _Record) -> bool:
         return self._plan is not None and record.number in self._plan.stays
@@ -285,7 +290,7 @@ class Offload:
         like = (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
         if record.first is None:
             record.first = like
-        return _Packed(record, like)
+        return _Packed(record, record.first if like == record.first else like)
 
     def _find(self, tensor: torch.Tensor, storage: torch.UntypedStorage, begin: int, end: int) -> Optional[_Record]:
         """One that has these bytes as they are now."""
@@ -306,6 +311,9 @@ class Offload:
         step.alive += 1
         self._list(record)
         step.saved_bytes += record.bytes
+        self._scale()
+        if self._by_plan and record.number >= len(self._plan or ()):
+            self._drop_order()
         self._figures["saved_bytes"] += record.bytes
         if not self._stays(record):
             record.counted = True
@@ -361,8 +369,9 @@ class Offload:
         self._store.used_on(record.alias, record.stream)
         record.alias = record.storage = None
         record.state = _AWAY
-        self._ahead_old = True
         self._on_device -= record.bytes
+        if not record.uses:
+            heapq.heappush(self._ahead, (self._turn(record), record.number, weakref.ref(record)))
 
     def _settle_done(self) -> None:
         """What is away already need not wait for the budget."""
@@ -393,8 +402,8 @@ class Offload:
             if record is None or record.state != _BACK:
                 continue
             if record.uses >= record.holders:
-                record.storage, record.state = None, _AWAY
-                self._ahead_old = True
+                record.storage = record.shown = None
+                record.state = _AWAY
                 self._on_device -= record.bytes
                 return True
             self._back.append(link)
@@ -429,30 +438,36 @@ class Offload:
             if record.state == _AWAY:
                 self._make_room(record.bytes)
                 self._figures["late"] += 1
-                self._fetch(record)
+                self._fetch(record, stream)
             if record.state == _COMING:
                 self._arrive(record, stream)
             if record.stale or (record.alias is not None and record.alias._version != record.version):
                 raise RuntimeError(_STALE)
-            tensor = record.alias if packed.like is record.first else None
-            if tensor is None:
-                tensor = rebuild(record.storage, record.offset, packed.like)
+            tensor = self._show(record, packed.like)
             if stream != record.stream:
                 self._store.used_on(tensor, stream)
-            self._bring_ahead()
+            self._bring_ahead(stream)
         return tensor
+
+    def _show(self, record: _Record, like: _Like) -> torch.Tensor:
+        if like is not record.first:
+            return rebuild(record.storage, record.offset, like)
+        if record.alias is not None:
+            return record.alias
+        if record.shown is None:
+            record.shown = rebuild(record.storage, record.offset, like)
+        return record.shown
 
     def _note_use(self, record: _Record) -> None:
         if not record.uses:
-            self._turn += 1
             record.step.recording.use(record.number)
             if record.state >= _AWAY and not record.origin.expired():
                 record.step.stays.add(record.number)  # somebody has it on the device all the time
         record.uses += 1
 
-    def _fetch(self, record: _Record) -> None:
+    def _fetch(self, record: _Record, stream: Any) -> None:
         record.storage, record.offset = new_storage(record.bytes, self.device), record.begin
-        record.stream = self._store.stream()
+        record.stream = stream
         try:
             self._store.get(record.item, record.storage, record.bytes, record.stream)
         except BaseException:
@@ -478,38 +493,42 @@ class Offload:
         record.state = _BACK
         _push(self._back, record)
 
-    def _order(self) -> None:
-        """By the uses of the recorded step; else the newest save is the first to be used."""
-        plan, found = self._plan, {}
-        for links in self._records.values():
-            for link in links:
-                record = link()
-                if record is not None and not record.uses:
-                    found[id(record)] = record
-        ranks = plan.ranks if plan is not None and all(r.number < len(plan) for r in found.values()) else None
-        records = sorted(found.values(), key=lambda r: -ranks[r.number] if ranks else r.number)
-        for turn, record in enumerate(reversed(records)):
-            record.turn = turn
-        self._ahead = [weakref.ref(record) for record in records if record.state >= _AWAY]
-        self._ahead_old, self._turn = False, 0
+    def _turn(self, record: _Record) -> int:
+        """The smaller, the sooner it is used: by the uses of the recorded step; else the newest save is the first to be used."""
+        return self._plan.ranks[record.number] if self._plan is not None and self._by_plan else -record.number
 
-    def _bring_ahead(self) -> None:
+    def _drop_order(self) -> None:
+        """The step has saves that the plan does not know."""
+        self._by_plan = False
+        self._ahead = [(-number, number, link) for _turn, number, link in self._ahead]
+        heapq.heapify(self._ahead)
+
+    def _is_soon(self, record: _Record) -> bool:
+        before = self._turn(record) + (0 if self._by_plan else len(self._step.recording.sizes) - 1)
+        return before - self._step.recording.used <= _SOON
+
+    def _bring_ahead(self, stream: Any) -> None:
         """As many as the budget has room for, and one that is needed soon in any case."""
         self._settle_done()  # the backward begins while the last ones leave
-        if self._ahead_old:
-            self._order()
         while self._ahead:
-            record = self._ahead[-1]()
-            if record is not None and record.state == _AWAY and not record.uses:
-                if self._over(record.bytes):
-                    if self._coming or record.turn - self._turn > _SOON:
-                        return  # rather than have the stream wait: room comes with each use
-                    self._make_room(record.bytes)
-                try:
-                    self._fetch(record)
-                except _OutOfMemory:
-                    return
-            self._ahead.pop()
+            record = self._ahead[0][2]()
+            if record is None or record.state != _AWAY or record.uses:
+                heapq.heappop(self._ahead)
+                continue
+            if self._over(record.bytes) and (self._coming or not self._is_soon(record)):
+                return  # rather than have the stream wait: room comes with each use
+            entry = heapq.heappop(self._ahead)
+            if not self._bring(record, stream):
+                heapq.heappush(self._ahead, entry)
+                return
+
+    def _bring(self, record: _Record, stream: Any) -> bool:
+        self._make_room(record.bytes)
+        try:
+            self._fetch(record, stream)
+        except _OutOfMemory:
+            return False
+        return True
 
     # ---- ends ----
 

@@ -561,6 +561,35 @@ def test_copies_behind_work(heap, ahead, budget, compute):
     assert now["device_bytes_peak"] <= budget * sum(sizes) + max(sizes)
 
 
+def calls_of_hooks(heap, count):
+    """How many functions the hooks call for each tensor that is saved, in a step with a plan."""
+    context, calls = offload(0.0, heap), 0
+
+    def note(_frame, event, _argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    for step in range(3):
+        context._store = Timeline(True)
+        y = torch.ones(1, requires_grad=True)
+        with context:
+            for _ in range(count):
+                y = Work.apply(y, context._store, LEAST, 1.0)
+        if step == 2:
+            sys.setprofile(note)
+            try:
+                y.sum().backward()
+            finally:
+                sys.setprofile(None)
+    return calls / count
+
+
+def test_work_of_hooks_is_by_tensor(heap):
+    """And not by how many others there are, though each use lets go of one that was used."""
+    few, many = calls_of_hooks(heap, 20), calls_of_hooks(heap, 200)
+    assert many <= 1.2 * few
+
+
 # ---- room, the disk, and what goes wrong ----
 
 
