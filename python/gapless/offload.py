@@ -27,6 +27,7 @@ __all__ = ["Offload", "activations"]
 # Where the bytes of a record are: on the device and nowhere else; on the device, being copied away; away; being copied back; back, and away too.
 _KEPT, _LEAVING, _AWAY, _COMING, _BACK = range(5)
 _OutOfMemory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+_NEVER = -(1 << 62)  # before all turns
 _SOON = 8  # uses
 _UNDER_WAY = 0.1  # of the budget, for copies
 _STALE = (
@@ -373,13 +374,14 @@ class Offload:
         if not record.uses:
             heapq.heappush(self._ahead, (self._turn(record), record.number, weakref.ref(record)))
 
-    def _settle_done(self) -> None:
-        """What is away already need not wait for the budget."""
+    def _settle_done(self, room: int = 0, after: int = _NEVER) -> None:
+        """While there is too much, what is away already goes, since it has nothing to wait for, if it is used later than in turn `after`.  What
+        there is room for stays, and need not come back."""
         for queue in self._leaving.values():
-            while queue:
+            while queue and self._over(room):
                 record = queue[0]()
                 if record is not None and record.state == _LEAVING:
-                    if self._store.copying(record.item):
+                    if self._turn(record) <= after or self._store.copying(record.item):
                         break
                     self._settle(record)
                 queue.popleft()
@@ -509,17 +511,18 @@ class Offload:
 
     def _bring_ahead(self, stream: Any) -> None:
         """As many as the budget has room for, and one that is needed soon in any case."""
-        self._settle_done()  # the backward begins while the last ones leave
         while self._ahead:
-            record = self._ahead[0][2]()
+            turn, number, link = self._ahead[0]
+            record = link()
             if record is None or record.state != _AWAY or record.uses:
                 heapq.heappop(self._ahead)
                 continue
+            self._settle_done(record.bytes, turn)
             if self._over(record.bytes) and (self._coming or not self._is_soon(record)):
                 return  # rather than have the stream wait: room comes with each use
-            entry = heapq.heappop(self._ahead)
+            heapq.heappop(self._ahead)
             if not self._bring(record, stream):
-                heapq.heappush(self._ahead, entry)
+                heapq.heappush(self._ahead, (turn, number, link))
                 return
 
     def _bring(self, record: _Record, stream: Any) -> bool:

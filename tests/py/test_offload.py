@@ -88,7 +88,7 @@ def test_same_results(heap, budget):
     assert equal(train(context), train(Nothing()))
     stats = context.stats()
     assert stats["device_bytes"] == 0 and stats["planned"] > 10 and stats["refused"] == 0
-    assert stats["away_bytes"] == stats["back_bytes"]
+    assert stats["back_bytes"] <= stats["away_bytes"]  # what is used while there is room need not come back
 
 
 def test_a_budget_is_kept_and_costs_what_it_must(heap):
@@ -484,13 +484,18 @@ def test_modified_while_it_is_copied(heap):
 
 
 class Timeline:
-    """Stands for a card: three streams (work, out, in) and when each has done what it was given.  Its host is far ahead, or waits for the work."""
+    """Stands for a card: three streams (work, out, in) and when each has done what it was given.  Its host takes `pace` times as long to give work
+    as the work takes: 0, it is far ahead; None, it waits for all of it."""
 
     has_disk, index, rate = False, 0, 55.0  # bytes a unit of time, each way
 
-    def __init__(self, ahead):
-        self.ahead = ahead
+    def __init__(self, pace):
+        self.pace, self.host = pace, 0.0
         self.now, self.out, self.back, self.ends = 0.0, 0.0, 0.0, {}
+
+    def work(self, time):
+        self.host += time * (self.pace or 0)
+        self.now = max(self.now, self.host) + time
 
     def stream(self):
         return None
@@ -507,7 +512,7 @@ class Timeline:
         self.now = max(self.now, self.ends[item])
 
     def copying(self, item):
-        return self.ahead or self.ends[item] > self.now
+        return self.ends[item] > (self.now if self.pace is None else self.host)
 
     def on_disk(self, item):
         return False
@@ -526,7 +531,7 @@ class Work(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, line, size, time):
-        line.now += time
+        line.work(time)
         ctx.line, ctx.time = line, time
         ctx.save_for_backward(torch.empty(size, dtype=torch.uint8))
         return x * 1
@@ -534,18 +539,19 @@ class Work(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         assert ctx.saved_tensors
-        ctx.line.now += 2 * ctx.time
+        ctx.line.work(2 * ctx.time)
         return gradient, None, None, None
 
 
 @pytest.mark.parametrize("compute", (6_000, 12_000, 24_000))
 @pytest.mark.parametrize("budget", (0.75, 0.5, 0.25))
-@pytest.mark.parametrize("ahead", (True, False))
-def test_copies_behind_work(heap, ahead, budget, compute):
-    """Forward and backward take hardly longer than their work or their copies do, and no more than the budget is on the device."""
+@pytest.mark.parametrize("pace", (0, 0.9, None))
+def test_copies_behind_work(heap, pace, budget, compute):
+    """Forward and backward take hardly longer than they must: by their work, or by the copies of what is over the budget.  No more than that is on
+    the device."""
     context, sizes = offload(budget, heap), [6400, 19200, 12800, 25600] * 15
     for _ in range(3):
-        line = context._store = Timeline(ahead)
+        line = context._store = Timeline(pace)
         before = context.stats()
         context._figures["device_bytes_peak"] = 0
         y = torch.ones(1, requires_grad=True)
@@ -555,9 +561,10 @@ def test_copies_behind_work(heap, ahead, budget, compute):
         y.backward()
         del y
         now = context.stats()
-    out, back = ((now[name] - before[name]) / line.rate for name in ("away_bytes", "back_bytes"))
-    assert out >= 0.95 * (1 - budget) * sum(sizes) / line.rate
-    assert line.now <= 1.05 * (max(compute / 3, out) + max(2 * compute / 3, back))
+    least = (1 - budget) * sum(sizes)
+    assert now["away_bytes"] - before["away_bytes"] >= 0.95 * least
+    best = max(compute / 3, least / line.rate) + max(2 * compute / 3, least / line.rate)
+    assert line.now <= 1.01 * best + 1.6 * max(sizes) / line.rate  # the first copy out has to wait for its save, the last use for its copy
     assert now["device_bytes_peak"] <= budget * sum(sizes) + max(sizes)
 
 
@@ -570,7 +577,7 @@ def calls_of_hooks(heap, count):
         calls += event in ("call", "c_call")
 
     for step in range(3):
-        context._store = Timeline(True)
+        context._store = Timeline(0)
         y = torch.ones(1, requires_grad=True)
         with context:
             for _ in range(count):
