@@ -72,18 +72,18 @@ static void outsider(struct world *w, uint64_t bytes, gap_addr *at) {
   assert_int_equal(gap__dev_segment_alloc(w->t.dev, bytes, at), 0);
 }
 
-/* 52 GiB idle in gaps of less than 1 GiB, 13 asked; then an outsider takes what the card has left. */
+/* 72.7 GiB held, 53.5 of them idle in gaps of less than 1 GiB, 13.1 asked; then an outsider takes what the card has left. */
 static void thirteen_from_fifty_two(void **state) {
   enum { COUNT = 75 };
   struct world w = world_begin(*state, 80 * GIB, "");
   struct piece idle[COUNT], live[COUNT];
   gap_addr outside[8];
   for (int i = 0; i < COUNT; i++) {
-    idle[i] = put(&w, 0, scaled(&w, 715 * MIB));
+    idle[i] = put(&w, 0, scaled(&w, 730 * MIB));
     live[i] = put(&w, 0, scaled(&w, 263 * MIB));
   }
   for (int i = 0; i < COUNT; i++) drop(&w, &idle[i]);
-  assert_true(held_now(&w) > scaled(&w, 68 * GIB));
+  assert_true(held_now(&w) >= scaled(&w, 72 * GIB));
   settle(&w);
   struct piece g = put(&w, 0, scaled(&w, 13414 * MIB));
   for (int i = 0; i < 8; i++) outsider(&w, scaled(&w, 410 * MIB), &outside[i]);
@@ -318,6 +318,10 @@ int main(int argc, char **argv) {
       ON_EACH_CARD(pending_free_on_a_full_card),
       ON_EACH_CARD(host_runs_ahead),
       ON_EACH_CARD(sixty_then_seventy),
+      ON_CARDS_WITHOUT_ADDRESSES(thirteen_from_fifty_two),
+      ON_CARDS_WITHOUT_ADDRESSES(pending_free_on_a_full_card),
+      ON_CARDS_WITHOUT_ADDRESSES(host_runs_ahead),
+      ON_CARDS_WITHOUT_ADDRESSES(sixty_then_seventy),
   };
   return RUN_PATTERNS(tests, argc, argv);
 }

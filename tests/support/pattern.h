@@ -41,11 +41,12 @@ enum { PATTERN_DELAY_MS = 300 };
 struct pattern_card {
   const char *name;
   const struct pattern_device *device;
-  uint64_t scale;      /* all sizes are divided by it */
-  uint64_t window_max; /* the longest window of addresses; 0: no limit.  Not scaled yet, like the next */
-  uint64_t addresses;  /* in all; 0: no limit */
+  uint64_t scale; /* all sizes are divided by it */
+  uint64_t
+      window_max; /* the longest window of addresses; 0: no limit; 1: none can be had.  Not scaled yet, like the next */
+  uint64_t addresses; /* in all; 0: no limit */
 };
-enum { PATTERN_CARDS = 8 };
+enum { PATTERN_CARDS = 10 };
 extern const struct pattern_card pattern_cards[PATTERN_CARDS];
 
 enum { PATTERN_STREAMS = 40 };
@@ -73,7 +74,7 @@ struct piece {
 /* A card of `bytes` at full size; `lag_us` and `manual` are for `sim` and `host`.  Skips the test where there is no such card. */
 struct world world_begin(const struct pattern_card *, uint64_t bytes, const char *conf);
 struct world world_with(const struct pattern_card *, uint64_t bytes, uint64_t lag_us, bool manual, const char *conf);
-/* Nothing wrong was seen by the checkers of heap and device. */
+/* Nothing wrong was seen by the checkers of heap and device, and no more was said than one line where addresses are refused. */
 void world_end(struct world *);
 
 /* The handle of the stream that the test calls `name`: the device may want streams of its own. */
@@ -110,6 +111,10 @@ uint64_t memory_calls(struct world *);
       ON_CARD(pattern, " on host", 3), ON_CARD(pattern, " on host, small windows", 4), \
       ON_CARD(pattern, " on host, few addresses", 5), ON_CARD(pattern, " by the driver's backend", 6), \
       ON_CARD(pattern, " on a GPU", 7)
+
+/* Where no window can be had at all: for patterns that need no page to serve elsewhere. */
+#define ON_CARDS_WITHOUT_ADDRESSES(pattern) \
+  ON_CARD(pattern, " no addresses", 8), ON_CARD(pattern, " on host, no addresses", 9)
 
 /* Runs the group; with an argument only the tests whose names fit it ("* on a GPU"). */
 #define RUN_PATTERNS(tests, argc, argv) \
