@@ -1,4 +1,6 @@
 /* Prefix sharing: what is hit, what goes first, what stays. */
+#include "kv/hash.h"
+#include "kv/state.h"
 #include "support/kv_try.h"
 
 struct fixture {
@@ -69,6 +71,38 @@ static void whole_and_partial_pages(void **state) {
     assert_int_equal(serve_as(&f, 2, 1, 100), 100);
     close_cache(&f);
   }
+}
+
+/* Who knew the key could write tokens with the hash of others: a factor of 0 hides the other one.  Tokens are compared, so nothing is
+ * shared with them, whole KV pages or parts. */
+static void other_tokens_with_the_same_hash(void **state) {
+  (void)state;
+  struct fixture f = {0};
+  open_cache(&f, GAP_KV_SHARING_FAST, 0);
+  int32_t tokens[2][17] = {{0}};
+  for (int32_t kind = 0; kind < 2; kind++) {
+    memcpy(&tokens[kind][8], &f.kv->keys[2], sizeof f.kv->keys[2]);
+    for (int32_t i = 10; i < 12; i++) tokens[kind][i] = 1000 * kind + i;
+  }
+  assert_true(kv_hash_tokens(f.kv->keys, tokens[0], 16) == kv_hash_tokens(f.kv->keys, tokens[1], 16));
+  for (int kind = 0; kind < 2; kind++) {
+    struct kv_try t;
+    kv_try_begin(f.kv, &t, 1, tokens[kind], 17, 17);
+    assert_int_equal(t.count, kind ? 10 : 0); /* the beginning, which is the same */
+    kv_try_learn(&t, tokens[kind] + t.count, 17 - t.count);
+    assert_int_equal(kv_try_append(f.kv, &t), 0);
+    kv_try_verify(f.kv, &t);
+    assert_int_equal(gap_kv_close(f.kv, t.seq, 0), 0);
+    kv_try_check(f.kv);
+  }
+  for (int kind = 0; kind < 2; kind++) {
+    struct kv_try t;
+    kv_try_begin(f.kv, &t, 1, tokens[kind], 17, 17);
+    assert_int_equal(t.count, 17); /* both are there */
+    kv_try_verify(f.kv, &t);
+    assert_int_equal(gap_kv_close(f.kv, t.seq, 0), 0);
+  }
+  close_cache(&f);
 }
 
 static void whole_pages_only(void **state) {
@@ -272,6 +306,7 @@ static void the_ceiling(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(whole_and_partial_pages),
+      cmocka_unit_test(other_tokens_with_the_same_hash),
       cmocka_unit_test(whole_pages_only),
       cmocka_unit_test(off),
       cmocka_unit_test(two_that_compute_the_same_end_with_one),
