@@ -69,10 +69,22 @@ static void print_collection(const struct gap__conf_view *view, FILE *out) {
           gap__text_size(start, size));
 }
 
+/* Strategies of gapless's own split any block; PyTorch's does when its segments grow. */
+static const char *why_split_limit_is_useless(const struct gap__conf_view *view) {
+  const struct gap__conf *conf = gap__conf_values(view->set);
+  bool own = conf->strategy == GAP__STRATEGY_GAPLESS || conf->strategy == GAP__STRATEGY_POOLED;
+  if (conf->max_split_size == GAP__CONF_UNLIMITED) return NULL;
+  if (conf->backend_gapless && own)
+    return "belongs to strategy:caching_allocator: with the one in force it has no effect";
+  if (conf->expandable_segments) return "cannot help now: with expandable_segments:True blocks of any size are split";
+  if (view->card_bytes && conf->max_split_size >= view->card_bytes)
+    return "is larger than any block on this card: it has no effect";
+  return NULL;
+}
+
 static void print_useless_split(const struct gap__conf_view *view, FILE *out) {
-  uint64_t limit = gap__conf_values(view->set)->max_split_size;
-  if (view->card_bytes && limit != GAP__CONF_UNLIMITED && limit >= view->card_bytes)
-    fprintf(out, "\nmax_split_size_mb is larger than any block on this card: it has no effect\n");
+  const char *why = why_split_limit_is_useless(view);
+  if (why) fprintf(out, "\nmax_split_size_mb %s\n", why);
 }
 
 void gap__conf_print_text(const struct gap__conf_view *view, FILE *out) {

@@ -47,6 +47,9 @@ static const struct wild cases[] = {
     {28, "caching_allocator:1,pooled:1", 0, "strategy", "pooled", WARNING,
      "'caching_allocator' and 'pooled' both choose the strategy"},
     {28, "caching_allocator:1,pooled:1", 0, "backend", "gapless", WARNING, "the last, 'pooled', wins"},
+    {28, "caching_allocator:1,pooled:1", 0, "strategy", "pooled", NOTE,
+     "no release of torch knows 'caching_allocator'"},
+    {28, "caching_allocator:1,pooled:1", 0, "strategy", "pooled", NOTE, "no release of torch knows 'pooled'"},
     {30, "", 0, "expandable_segments", "False", NOTHING, ""},
     {31, "per_process_memory_fraction:0.5", 0, "per_process_memory_fraction", "0.5", NOTHING, ""},
 };

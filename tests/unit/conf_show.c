@@ -102,6 +102,20 @@ static void a_split_limit_above_the_card_has_no_effect(void **state) {
   done(&answer);
 }
 
+static void a_split_limit_that_cannot_help(void **state) {
+  (void)state;
+  struct answer answer = RUN("max_split_size_mb:128,expandable_segments:True", "--card=80G");
+  assert_non_null(strstr(answer.out, "cannot help now: with expandable_segments:True blocks of any size are split"));
+  done(&answer);
+  answer = RUN("max_split_size_mb:128,backend:gapless", "--card=80G");
+  assert_non_null(strstr(answer.out, "belongs to strategy:caching_allocator"));
+  done(&answer);
+  answer = RUN("max_split_size_mb:128,caching_allocator:1", "--card=80G");
+  assert_null(strstr(answer.out, "belongs to"));
+  assert_null(strstr(answer.out, "cannot help"));
+  done(&answer);
+}
+
 static void the_environment(void **state) {
   (void)state;
   clean_environment();
@@ -240,6 +254,7 @@ int main(void) {
       cmocka_unit_test(the_table),
       cmocka_unit_test(rounding_shows_three_sizes),
       cmocka_unit_test(a_split_limit_above_the_card_has_no_effect),
+      cmocka_unit_test(a_split_limit_that_cannot_help),
       cmocka_unit_test(the_environment),
       cmocka_unit_test(strings_in_the_wild_are_explained),
       cmocka_unit_test(what_did_not_arrive_shows_as_defaults),
