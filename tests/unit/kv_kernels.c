@@ -13,6 +13,7 @@
 #include "gapless/kv_virtual.h"
 #include "kernels/cpu.h"
 #include "kernels/find.h"
+#include "kv/nvrtc.h"
 #include "support/fake_driver.h"
 #include "support/kv_try.h"
 
@@ -540,6 +541,67 @@ static void what_is_missing_is_named(void **state) {
   copies_move_bytes(GAP_KV_PER_LAYER, 0);
 }
 
+/* ---- where the compiler is found ---- */
+
+static char wheels[] = P_tmpdir "/gapless-wheels.XXXXXX";
+
+static void make_parents(const char *path) {
+  char part[400];
+  snprintf(part, sizeof part, "%s", path);
+  for (char *at = part + sizeof wheels; (at = strchr(at, '/')); *at++ = '/') *at = 0, (void)mkdir(part, 0700);
+}
+
+/* A library of its own in a wheel's folder. */
+static void put_library(const char *rest, char path[400]) {
+  char command[900];
+  snprintf(path, 400, "%s/%s", wheels, rest);
+  make_parents(path);
+  snprintf(command, sizeof command, "cp %s %s", GAP_TEST_FAKE_NVRTC, path);
+  assert_int_equal(system(command), 0);
+}
+
+static void expect_compiler(const char *path) {
+  struct kv_nvrtc nvrtc;
+  struct gap__text why = {0};
+  Dl_info found;
+  void *symbol;
+  int rc = gap__kv_nvrtc_open(13, &nvrtc, &why);
+  if (rc) fail_msg("%s: %s", path, gap__text_str(&why));
+  memcpy(&symbol, &nvrtc.compile, sizeof symbol);
+  assert_true(dladdr(symbol, &found) != 0);
+  char *resolved = realpath(found.dli_fname, NULL);
+  assert_string_equal(resolved, path);
+  free(resolved);
+  gap__text_free(&why);
+}
+
+/* Beside whatever library of a Python package is loaded: NVIDIA's own wheels, which both bring along, PyTorch's, CuPy's; then a toolkit. */
+static void wheels_bring_the_compiler(void **state) {
+  static const char *const places[] = {"site-packages/cupy/.data/lib/libnvrtc.so.12",
+                                       "site-packages/torch/lib/libnvrtc-0a1b2c3d.so.13",
+                                       "site-packages/nvidia/cu13/lib/libnvrtc.so.13"};
+  char path[400];
+  (void)state;
+  unsetenv("GAPLESS_NVRTC");
+  assert_non_null(mkdtemp(wheels));
+  put_library("toolkit/lib64/libnvrtc.so.13", path);
+  char toolkit[400];
+  snprintf(toolkit, sizeof toolkit, "%s/toolkit", wheels);
+  setenv("CUDA_HOME", toolkit, 1);
+  expect_compiler(path);
+  put_library("site-packages/package/loaded.so", path);
+  assert_non_null(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) { /* each goes before the one that was there */
+    put_library(places[i], path);
+    expect_compiler(path);
+  }
+  unsetenv("CUDA_HOME");
+  setenv("GAPLESS_NVRTC", GAP_TEST_FAKE_NVRTC, 1);
+  char command[500];
+  snprintf(command, sizeof command, "rm -r %s", wheels);
+  assert_int_equal(system(command), 0);
+}
+
 /* ---- ranges, on the driver ---- */
 
 static void ranges_share_on_the_driver(void **state) {
@@ -652,7 +714,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(copies_by_kernels),          cmocka_unit_test(the_faster_way_to_the_host),
       cmocka_unit_test(copies_keep_their_order),    cmocka_unit_test(ranges_share_on_the_driver),
       cmocka_unit_test(wrong_calls_are_refused),    cmocka_unit_test(other_shapes),
-      cmocka_unit_test(what_is_missing_is_named),   cmocka_unit_test(code_is_kept_on_disk)};
+      cmocka_unit_test(what_is_missing_is_named),   cmocka_unit_test(code_is_kept_on_disk),
+      cmocka_unit_test(wheels_bring_the_compiler)};
   (void)argc;
   fake_driver_find(argv);
   setenv("GAPLESS_NVRTC", GAP_TEST_FAKE_NVRTC, 1);
