@@ -29,18 +29,20 @@ _TOKENS = 1 << 17  # where a model does not say how long its sequences may be
 _UNBOUNDED = -1
 
 
-def _layer_types(config: Any) -> Tuple[List[str], Dict[str, Any]]:
-    """As DynamicCache tells them from the config."""
+def _layer_types(config: Any) -> List[Tuple[str, Dict[str, Any]]]:
+    """The type of each layer and what its cache is made with, as DynamicCache tells them from the config."""
     known = getattr(cache_utils, "get_layer_types_and_kwargs", None)
     if known is not None:
-        return known(config)
+        types, kwargs = known(config)
+        # each layer has its own since 5.24; before, all had the same
+        return list(zip(types, kwargs if isinstance(kwargs, list) else [kwargs] * len(types)))
     window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None)
     types = (
         getattr(config, "layer_types", None)
         or ["full_attention" if window is None else "sliding_attention"] * config.num_hidden_layers
     )
     shared = getattr(config, "num_kv_shared_layers", None) or 0
-    return types[: len(types) - shared], {"sliding_window": window}
+    return [(kind, {"sliding_window": window}) for kind in types[: len(types) - shared]]
 
 
 class _Memory:
@@ -286,12 +288,11 @@ class _Sliding(_Growing):
 
 def _layers(config: Any, memory: _Memory, own: Dict[str, Callable[..., Any]]) -> List[Any]:
     """A layer for each of the model's; where it keeps no K and V, transformers' own."""
-    types, kwargs = _layer_types(config)
     others = getattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING", None) or getattr(
         cache_utils, "LAYER_TYPE_CACHE_MAPPING", {}
     )
     made = []
-    for kind in types:
+    for kind, kwargs in _layer_types(config):
         if kind in own:
             made.append(own[kind](memory, **kwargs))
         elif kind in others:
@@ -347,12 +348,12 @@ class PagedCache(cache_utils.Cache):
     ) -> None:
         config = _decoder(config)
         tokens = max_tokens or getattr(config, "max_position_embeddings", None) or _TOKENS
-        types, _ = _layer_types(config)
-        if set(types) - {"full_attention", "sliding_attention"}:
-            raise NotImplementedError(f"layers of the types {', '.join(sorted(set(types)))}")
-        self._pages = _paged.Pages(len(types), 1 << max(tokens - 1, 1).bit_length(), page_tokens, max_bytes, max_batch)
-        window = getattr(config, "sliding_window", None)
-        windows = [window if kind == "sliding_attention" else None for kind in types]
+        layers = _layer_types(config)
+        kinds = {kind for kind, _ in layers}
+        if kinds - {"full_attention", "sliding_attention"}:
+            raise NotImplementedError(f"layers of the types {', '.join(sorted(kinds))}")
+        self._pages = _paged.Pages(len(layers), 1 << max(tokens - 1, 1).bit_length(), page_tokens, max_bytes, max_batch)
+        windows = [how["sliding_window"] if kind == "sliding_attention" else None for kind, how in layers]
         super().__init__(layers=[_paged.Layer(self._pages, config, i, w) for i, w in enumerate(windows)])
 
     @property

@@ -191,6 +191,49 @@ def test_crop_and_reset(kind):
 
 
 @pytest.mark.parametrize("kind", (Cache, PagedCache))
+def test_what_versions_tell_of_layers(kind, monkeypatch):
+    """Nothing at first, then the types with one dictionary for all, since 5.24 with one for each."""
+    config = made(qwen, "sdpa").config
+    types = config.layer_types
+    answers = [
+        None,
+        lambda config: (types, {"sliding_window": 24}),
+        lambda config: (types, [{"sliding_window": 24} if "sliding" in t else {} for t in types]),
+    ]
+    for answer in answers:
+        monkeypatch.setattr("transformers.cache_utils.get_layer_types_and_kwargs", answer, raising=False)
+        cache = kind(config)
+        assert len(cache.layers) == 3
+        for kind_of_layer, layer in zip(types, cache.layers):
+            window = 24 if kind_of_layer == "sliding_attention" else None
+            assert (layer._window if kind is PagedCache else getattr(layer, "sliding_window", None)) == window
+
+
+@pytest.mark.parametrize("kind", (Cache, PagedCache))
+@pytest.mark.parametrize("make", (llama, qwen))
+def test_each_version_may_ask_in_its_way(make, kind):
+    """5.0 gives positions where later ones give their number, and a dictionary with `update`; names of the longest length changed."""
+    model = made(make, "sdpa")
+    cache, other = kind(model.config), DynamicCache(config=model.config)
+    for count, more, named in ((30, ({"cache_position": torch.arange(30)},), {}), (1, (), {}), (2, (), {"anything": 1})):
+        for index in range(3):
+            layer, theirs = cache.layers[index], other.layers[index]
+            if kind is Cache:
+                assert layer.get_mask_sizes(count) == layer.get_mask_sizes(torch.arange(count))
+                window = layer.sliding_window if layer.is_sliding else None
+                assert layer.get_max_length() == layer.get_max_cache_shape() == (window or -1)
+            k, v = torch.randn(2, 3, 2, count, 16)
+            ours = layer.update(k, v, *more, **named)
+            expected = theirs.update(k, v)
+            kept = expected[0].shape[2]
+            assert torch.equal(ours[0][:, :, -kept:], expected[0]) and torch.equal(ours[1][:, :, -kept:], expected[1])
+            assert layer.get_seq_length() == theirs.get_seq_length()
+    for layer in cache.layers:
+        assert layer.get_mask_sizes(4) == layer.get_mask_sizes(torch.arange(4))
+        assert layer.get_max_length() == layer.get_max_cache_shape()
+
+
+@pytest.mark.parametrize("kind", (Cache, PagedCache))
 def test_batches_change(kind):
     model = made(llama, "sdpa")
     ids = prompt(batch=2)["input_ids"]
