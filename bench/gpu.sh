@@ -142,6 +142,7 @@ part_carry() {
   cp "$from"/lib{jansson,zstd,lzma,z}.a "$carry/lib/"
   check cmocka cp -L "$from/libcmocka.so.0" "$carry/lib/libcmocka.so.0"
   ln -sf libcmocka.so.0 "$carry/lib/libcmocka.so"
+  [ -z "${SANITIZER:-}" ] || check sanitizer python3 -m pip download -q --no-deps --disable-pip-version-check -d "$carry" 'nvidia-cuda-sanitizer-api==13.0.*'
   [ -z "${TRACES:-}" ] || { mkdir -p "$carry/traces" && cp "$TRACES"/*.xz "$carry/traces/"; } # whole histories: TRACES=FOLDER
 }
 
@@ -228,13 +229,28 @@ part_overflow() {
 
 part_examples() { check examples timeout 240 tests/gpu/examples.sh "$build" cuda; }
 
+# compute-sanitizer of the machine, or of NVIDIA's wheel in .carry (SANITIZER=1 bench/gpu.sh --part carry).
+find_sanitizer() {
+  local wheel
+  command -v compute-sanitizer && return
+  wheel=$(ls "$carry"/nvidia_cuda_sanitizer_api-*.whl 2>/dev/null | tail -n 1)
+  [ -n "$wheel" ] || return 1
+  python3 -m pip install -q --no-index --no-deps --upgrade --disable-pip-version-check --root-user-action=ignore \
+    --target "$build/sanitizer" "$wheel" >&2 && find "$PWD/$build/sanitizer" -name compute-sanitizer -type f | head -n 1
+}
+
+# Our kernels, and theirs over memory whose pages come and go.
 part_sanitizer() {
-  local tool
-  command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer" && skipped=$((skipped + 1)) && return; }
+  local tool program
+  program=$(find_sanitizer) || { echo "no compute-sanitizer" && skipped=$((skipped + 1)) && return; }
   for tool in memcheck initcheck; do
-    check "$tool" timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 9 "$build/data" --seconds 8 --cap 192M --largest 16M \
+    check "$tool" timeout 120 "$program" --tool "$tool" --error-exitcode 9 "$build/data" --seconds 8 --cap 192M --largest 16M \
       --threads 2 --json
   done
+  has_torch || return
+  check wheel install_wheel || return
+  check memcheck-kv timeout 200 "$program" --tool memcheck --error-exitcode 9 python3 tests/gpu/kv/check.py \
+    swap_compaction_and_copies_on_write empty_rows_give_zeros a_prefix_stands_behind_several_ranges
 }
 
 # What needs PyTorch on the machine, and in .carry the wheel that `pip wheel . --no-deps -w .carry` has made.
