@@ -53,7 +53,7 @@ def schedules():
             got = replay(trace, "--layout", layout)
             assert got["requests"] > 0 and got["refused"] == 0
             assert got["tokens_computed"] >= got["tokens_in"] * 0.99, got
-            assert 1 < got["waste"]["held_to_live"]["median"] < 1.03, got["waste"]
+            assert 1 < got["waste"]["held_to_live"]["median"] < (1.02 if layout == "block-major" else 1.03), got["waste"]
             assert got["host_ns_per_step"]["median"] > 0 and got["peak_sequences"] > 1
     tight = replay(LENGTHS, "--kv", "3G", "--sharing", "off")
     assert tight["preemptions"] > 0 and tight["tokens_computed"] > tight["tokens_in"]

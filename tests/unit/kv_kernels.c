@@ -475,11 +475,9 @@ static int open_and_close(void) {
   return compiled() - before;
 }
 
-static void spoil_files(void) {
-  char command[300];
-  snprintf(command, sizeof command,
-           "for f in %s/kernels/*.cubin; do printf X | dd of=$f bs=1 seek=80 conv=notrunc 2>/dev/null; done",
-           cache_folder);
+static void to_each_file(const char *words) {
+  char command[400];
+  snprintf(command, sizeof command, "cd %s/kernels && for f in *.cubin; do %s; done", cache_folder, words);
   assert_int_equal(system(command), 0);
 }
 
@@ -494,9 +492,14 @@ static void code_is_kept_on_disk(void **state) {
   snprintf(path, sizeof path, "%s/kernels", cache_folder);
   assert_int_equal(stat(path, &found), 0);
   assert_int_equal(found.st_mode & 0777, 0700);
-  spoil_files();
-  assert_int_equal(open_and_close(), 1); /* what is damaged is made again */
-  assert_int_equal(open_and_close(), 0);
+  static const char *const spoilt[] = {"printf X | dd of=$f bs=1 seek=80 conv=notrunc 2>/dev/null", /* damaged */
+                                       "truncate -s 70 $f", "chmod 0666 $f", /* others could have written it */
+                                       "mv $f $f.good && ln -s $f.good $f" /* the right code, but by a link */};
+  for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++) {
+    to_each_file(spoilt[i]);
+    assert_int_equal(open_and_close(), 1);
+    assert_int_equal(open_and_close(), 0);
+  }
   setenv("FAKE_NVRTC_VERSION", "12", 1);
   assert_int_equal(open_and_close(), 1); /* another compiler, other code */
   unsetenv("FAKE_NVRTC_VERSION");
