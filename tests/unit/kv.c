@@ -84,6 +84,28 @@ static void shapes_are_checked(void **state) {
   api_close(heap);
 }
 
+/* Bytes of a number; a head has a multiple of 16. */
+static void numbers(void **state) {
+  (void)state;
+  static const uint32_t bytes[] = {
+      [GAP_KV_BF16] = 2, [GAP_KV_F16] = 2, [GAP_KV_F32] = 4, [GAP_KV_F8_E4M3] = 1, [GAP_KV_F8_E5M2] = 1};
+  for (int dtype = GAP_KV_BF16; dtype <= GAP_KV_F8_E5M2; dtype++) {
+    gap_kv_options o = usual();
+    o.dtype = (gap_kv_dtype)dtype, o.bytes = 96 * MIB;
+    struct fixture f = open_with(o);
+    gap_kv_shape s = kv_try_shape(f.kv);
+    assert_int_equal(s.element_bytes, bytes[dtype]);
+    assert_int_equal(s.head_stride, 64 * bytes[dtype]);
+    assert_int_equal(s.v_offset, 16 * 32 * 64 * bytes[dtype]);
+    assert_int_equal(s.kv_page_bytes, 4 * 2 * s.v_offset);
+    close_all(&f);
+    o.head_size = 8, o.heads = 256;
+    f.heap = api_open(GAP_BACKEND_HOST, 128 * MIB, NULL);
+    assert_int_equal(create(f.heap, o), 8 * bytes[dtype] % 16 ? GAP_EINVAL : 0);
+    api_close(f.heap);
+  }
+}
+
 static void shape_of(gap_kv_layout layout, gap_kv_order order, gap_kv_shape *s) {
   gap_kv_options o = usual();
   o.layout = layout, o.order = order;
@@ -264,6 +286,43 @@ static void another_stream_keeps_its_pages_until_it_is_done(void **state) {
   gap__heap_destroy(heap);
 }
 
+/* ---- the null page ---- */
+
+static uint64_t *null_words(const gap_kv_shape *s, uint32_t layer) {
+  return (uint64_t *)(uintptr_t)(s->first + layer * s->layer_stride);
+}
+
+/* Kernels that read beyond a row's end read it: it has memory whatever the cache gives back, and belongs to nobody. */
+static void the_null_page_stays(void **state) {
+  (void)state;
+  for (int layout = 0; layout < 2; layout++) {
+    gap_kv_options o = usual();
+    o.layout = (gap_kv_layout)layout;
+    struct fixture f = open_with(o);
+    gap_kv_shape s = kv_try_shape(f.kv);
+    gap_kv_compaction c = {.size = sizeof c};
+    struct kv_try t;
+    for (uint32_t layer = 0; layer < s.layers_per_group; layer++) memset(null_words(&s, layer), 0x5a, 2 * s.v_offset);
+    for (int round = 0; round < 3; round++) {
+      kv_try_begin(f.kv, &t, 0, NULL, 0, 0);
+      assert_int_equal(extend(&f, &t, 16 * (s.kv_pages - 1), 1000 * round),
+                       0); /* fills nearly all, writes every token */
+      kv_try_verify(f.kv, &t);
+      assert_int_equal(gap_kv_close(f.kv, t.seq, 0), 0);
+      assert_int_equal(gap_kv_forget(f.kv), 0);
+      assert_int_equal(gap_kv_compact(f.kv, &c), 0);
+      assert_int_equal(gap_kv_resize(f.kv, 2 * s.slab_bytes), 0);
+      assert_int_equal(gap_kv_trim(f.kv, NULL), 0);
+      for (uint32_t layer = 0; layer < s.layers_per_group; layer++)
+        for (uint64_t i = 0; i < 2 * s.v_offset / 8; i++)
+          if (null_words(&s, layer)[i] != 0x5a5a5a5a5a5a5a5aull)
+            fail_msg("layer %u, word %llu", layer, (unsigned long long)i);
+      assert_int_equal(gap_kv_resize(f.kv, o.bytes / s.slab_bytes * s.slab_bytes), 0);
+    }
+    close_all(&f);
+  }
+}
+
 /* ---- bare KV pages ---- */
 
 static void bare_pages(void **state) {
@@ -338,12 +397,14 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_are_checked),
       cmocka_unit_test(strides),
+      cmocka_unit_test(numbers),
       cmocka_unit_test(tokens_lie_where_the_table_says),
       cmocka_unit_test(all_or_nothing),
       cmocka_unit_test(handles_of_closed_sequences),
       cmocka_unit_test(rows_run_out),
       cmocka_unit_test(forks_write_apart),
       cmocka_unit_test(another_stream_keeps_its_pages_until_it_is_done),
+      cmocka_unit_test(the_null_page_stays),
       cmocka_unit_test(bare_pages),
       cmocka_unit_test(slabs_come_and_go_with_the_heap),
       cmocka_unit_test(caches_one_after_the_other),
