@@ -12,11 +12,23 @@ import torch
 from . import _paged
 
 
+_NAMES = ("cache", "past_key_values")  # of a model's argument, and of its result: 5.24 has the first, 5.17 the second
+
+
+def _name_of_cache(kwargs: Dict[str, Any]) -> Optional[str]:
+    return next((name for name in _NAMES if kwargs.get(name) is not None), None)
+
+
+def _cache_of(kwargs: Dict[str, Any]) -> Any:
+    return kwargs.get(_name_of_cache(kwargs) or "")
+
+
 class _Step:
     """One captured step, for one cache and its sequences."""
 
     def __init__(self, forward: Any, kwargs: Dict[str, Any]) -> None:
-        self.pages = kwargs["past_key_values"]._pages
+        self.name = _name_of_cache(kwargs) or _NAMES[0]
+        self.pages = _cache_of(kwargs)._pages
         self.seqs = list(self.pages.seqs)
         self.ids = kwargs["input_ids"].clone()
         self.positions = torch.empty_like(self.ids)
@@ -24,13 +36,13 @@ class _Step:
         self.kwargs = {
             "input_ids": self.ids,
             "position_ids": self.positions,
-            "past_key_values": kwargs["past_key_values"],
+            self.name: kwargs[self.name],
         }
         self._forward = forward
 
     def serves(self, kwargs: Dict[str, Any]) -> bool:
         """The same sequences?"""
-        return kwargs["past_key_values"]._pages is self.pages and self.pages.seqs == self.seqs
+        return _cache_of(kwargs)._pages is self.pages and self.pages.seqs == self.seqs
 
     def prepare(self, kwargs: Dict[str, Any]) -> None:
         """Everything that is not in the graph."""
@@ -74,7 +86,7 @@ class graphed:  # pylint: disable=invalid-name
         self._step = None
 
     def _fits(self, kwargs: Dict[str, Any]) -> bool:
-        cache, ids = kwargs.get("past_key_values"), kwargs.get("input_ids")
+        cache, ids = _cache_of(kwargs), kwargs.get("input_ids")
         pages = getattr(cache, "_pages", None)
         if not isinstance(pages, _paged.Pages) or ids is None or ids.shape[1] != 1 or not pages.length:
             return False
@@ -92,7 +104,7 @@ class graphed:  # pylint: disable=invalid-name
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         if args or not self._fits(kwargs):
             return self._forward(*args, **kwargs)
-        cache = id(kwargs["past_key_values"])
+        cache = id(_cache_of(kwargs))
         self._plain[cache] = self._plain.get(cache, 0) + 1
         if self._plain[cache] == 1:  # kernels are compiled, libraries find their workspaces
             return self._forward(**kwargs)
@@ -108,4 +120,4 @@ class graphed:  # pylint: disable=invalid-name
 
     def _result(self, kwargs: Dict[str, Any]) -> Any:
         out = self._step.out
-        return type(out)(logits=out.logits.clone(), past_key_values=kwargs["past_key_values"])
+        return type(out)(logits=out.logits.clone(), **{self._step.name: _cache_of(kwargs)})

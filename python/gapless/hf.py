@@ -34,7 +34,7 @@ def _layer_types(config: Any) -> List[Tuple[str, Dict[str, Any]]]:
     known = getattr(cache_utils, "get_layer_types_and_kwargs", None)
     if known is not None:
         types, kwargs = known(config)
-        # each layer has its own since 5.24; before, all had the same
+        # 5.24 has those of each layer, 5.17 one for all
         return list(zip(types, kwargs if isinstance(kwargs, list) else [kwargs] * len(types)))
     window = getattr(config, "sliding_window", None) or getattr(config, "attention_chunk_size", None)
     types = (

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import types
 
 import pytest
 
@@ -192,19 +193,19 @@ def test_crop_and_reset(kind):
 
 @pytest.mark.parametrize("kind", (Cache, PagedCache))
 def test_what_versions_tell_of_layers(kind, monkeypatch):
-    """Nothing at first, then the types with one dictionary for all, since 5.24 with one for each."""
+    """5.0 tells nothing, 5.17 the types with one dictionary for all, 5.24 with one for each."""
     config = made(qwen, "sdpa").config
-    types = config.layer_types
+    kinds = config.layer_types
     answers = [
         None,
-        lambda config: (types, {"sliding_window": 24}),
-        lambda config: (types, [{"sliding_window": 24} if "sliding" in t else {} for t in types]),
+        lambda config: (kinds, {"sliding_window": 24}),
+        lambda config: (kinds, [{"sliding_window": 24} if "sliding" in k else {} for k in kinds]),
     ]
     for answer in answers:
         monkeypatch.setattr("transformers.cache_utils.get_layer_types_and_kwargs", answer, raising=False)
         cache = kind(config)
         assert len(cache.layers) == 3
-        for kind_of_layer, layer in zip(types, cache.layers):
+        for kind_of_layer, layer in zip(kinds, cache.layers):
             window = 24 if kind_of_layer == "sliding_attention" else None
             assert (layer._window if kind is PagedCache else getattr(layer, "sliding_window", None)) == window
 
@@ -269,6 +270,44 @@ def test_beams_share_kv_pages():
     assert stats["forks"] >= 4
     assert stats["bytes_shared"] >= 3 * 4 * cache.kv.shape.kv_page_bytes  # 4 beams, 64 tokens
     assert stats["bytes_held"] - stats["bytes_tables"] < 2 * cache.kv.shape.slab_bytes
+
+
+@pytest.mark.parametrize("name", ("past_key_values", "cache"))
+def test_a_step_is_captured_whatever_the_cache_is_called(name, monkeypatch):
+    """Without a card: the graph is the plain step, captured once and run again while the sequences are the same ones."""
+    from gapless import _graphed, _paged
+
+    calls = {"forward": 0, "captured": 0, "replayed": 0}
+
+    class Graph:
+        def replay(self):
+            calls["replayed"] += 1
+
+    def capture(step):
+        calls["captured"] += 1
+        step.out = step._forward(**step.kwargs)
+
+    def forward(**kwargs):
+        calls["forward"] += 1
+        return types.SimpleNamespace(logits=torch.zeros(1), **{name: kwargs[name]})
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(_graphed._Step, "capture", capture)
+    monkeypatch.setattr(_paged.Pages, "advance", lambda pages, count: None)
+    pages = _paged.Pages(1, 64, 16, None, 8)
+    pages.on_card, pages.length, pages.seqs = True, 5, [1]
+    config = types.SimpleNamespace(_attn_implementation=_paged.NAME)
+    model = types.SimpleNamespace(config=config, forward=forward)
+    given = {"input_ids": torch.ones(1, 1, dtype=torch.long), name: types.SimpleNamespace(_pages=pages)}
+    steps = _graphed.graphed(model)
+    steps._forward = forward
+    for _ in range(4):
+        out = steps._call(**given)
+        assert getattr(out, name) is given[name]
+    assert calls == {"forward": 2, "captured": 1, "replayed": 3}
+    pages.seqs = [1, 2]
+    steps._call(**given)
+    assert calls["captured"] == 2
 
 
 def test_memory_goes_back():
