@@ -135,6 +135,11 @@ static void say_refused(const struct gap__allowance *a, uint64_t bytes, uint64_t
   uint64_t have = atomic_load(&a->locked_bytes);
   bool configured = a->most_bytes && left(a->most_bytes, have) == room;
   bool group = b->group_bytes < b->available_bytes;
+  if (b->unread && !configured) {
+    snprintf(why, why_bytes, "%s more of host memory would have to be locked, and how much may be cannot be read: %s",
+             gap__text_size(bytes, asked), strerror(b->unread));
+    return;
+  }
   snprintf(why, why_bytes, "%s more of host memory would have to be locked, %s may be: %s locked already, %s%s",
            gap__text_size(bytes, asked), gap__text_size(room, may), gap__text_size(have, locked),
            configured ? "the limit is that of tiers"

@@ -1,5 +1,6 @@
 /* Host budgets: what a machine has available, groups of versions 1 and 2, limits of parents, containers that see their own group
  * only.  A machine is a folder with the files that are read. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -145,6 +147,27 @@ static void growing_in_steps(void **state) {
   assert_int_equal(room(4 * GIB), 4 * GIB);
 }
 
+/* A figure that cannot be read is not one that does not exist: who locks without it is killed. */
+static void no_descriptors_left(void **state) {
+  (void)state;
+  struct rlimit before, none;
+  memory("10485760");
+  put("proc/self/cgroup", "0::/\n");
+  put("sys/fs/cgroup/memory.max", "2147483648\n");
+  put("sys/fs/cgroup/memory.current", "0\n");
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  none = before;
+  for (none.rlim_cur = 0; none.rlim_cur < 64;
+       none.rlim_cur++) { /* some are open: each file in turn is the first that is not to be had */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct gap__budget b = look();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(gap__budget_room(&b, 0) <= 2 * GIB);
+    if (none.rlim_cur == 0) assert_int_equal(b.unread, EMFILE);
+  }
+  assert_int_equal(look().unread, 0);
+}
+
 static void this_machine(void **state) {
   (void)state;
   struct gap__budget b;
@@ -162,6 +185,7 @@ int main(void) {
                                      IN_FOLDER(version1),
                                      IN_FOLDER(the_machine_is_tighter),
                                      IN_FOLDER(growing_in_steps),
+                                     IN_FOLDER(no_descriptors_left),
                                      cmocka_unit_test(this_machine)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
