@@ -9,7 +9,7 @@
 #include "tier/crew.h"
 
 #define SLAB_BYTES (GAP__SLAB_UNITS * GAP__UNIT_PAGE)
-enum { TOUCH_BYTES = 4096 };
+enum { TOUCH_BYTES = 4096, SLABS_MOST = 1 << 24 /* a pebibyte */ };
 
 void gap__pinned_init(struct gap__pinned *p, struct gap__dev *dev, struct gap__allowance *allowance) {
   *p = (struct gap__pinned){.dev = dev, .allowance = allowance};
@@ -99,9 +99,9 @@ static uint64_t keep_pinned(struct gap__pinned *p, const struct growth *growth, 
 
 static int grow(struct gap__pinned *p, uint64_t units, uint64_t *got) {
   struct growth growth = {p, p->slab_count};
-  uint32_t slabs = (uint32_t)((units + GAP__SLAB_UNITS - 1) / GAP__SLAB_UNITS);
   struct gap__crew crew;
-  if (!make_room(p, slabs)) return GAP_ENOMETA;
+  if (units / GAP__SLAB_UNITS >= SLABS_MOST) return GAP_ENOMETA; /* where the machine cannot be looked at */
+  if (!make_room(p, (uint32_t)((units + GAP__SLAB_UNITS - 1) / GAP__SLAB_UNITS))) return GAP_ENOMETA;
   uint32_t made = map_slabs(p, units);
   gap__crew_start(&crew, gap__crew_size(made), pin_job, &growth);
   gap__crew_let(&crew, made);
