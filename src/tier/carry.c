@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "base/sum.h"
+#include "base/text.h"
 #include "tier/crew.h"
+
+static const uint64_t stages_bytes = GAP__CARRY_STAGES * GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE;
 
 /* ---- what is needed ---- */
 
@@ -26,16 +29,13 @@ void gap__carrier_free(struct gap__carrier *c) {
 }
 
 int gap__carrier_stage(struct gap__carrier *c, struct gap__pinned *pinned) {
-  int rc = gap__pinned_ensure(pinned, GAP__CARRY_STAGES * GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE);
-  for (int i = 0; i < GAP__CARRY_STAGES && !rc; i++) {
-    uint32_t got = gap__pinned_take(pinned, GAP__CARRY_DISK_UNITS, &c->stages[i]);
-    if (got == GAP__CARRY_DISK_UNITS) continue;
-    if (got) gap__pinned_give(pinned, c->stages[i], got); /* what is unused lies in pieces: a slab of its own */
-    c->stages[i] = NULL;
-    rc = gap__pinned_ensure(pinned, gap__pinned_unused(pinned) + GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE);
-    if (!rc) i--;
-  }
-  if (rc) snprintf(c->words, sizeof c->words, "%s", pinned->refusal);
+  char asked[GAP__TEXT_BYTES];
+  int rc = gap__pinned_ensure(pinned, stages_bytes);
+  for (int i = 0; i < GAP__CARRY_STAGES && !rc; i++)
+    rc = gap__pinned_take_run(pinned, GAP__CARRY_DISK_UNITS, &c->stages[i]);
+  if (rc)
+    snprintf(c->words, sizeof c->words, "what goes over the disk or to servers passes through %s of host memory: %s",
+             gap__text_size(stages_bytes, asked), pinned->refusal);
   if (rc) gap__carrier_unstage(c, pinned);
   return rc;
 }

@@ -235,6 +235,21 @@ uint32_t gap__pinned_take(struct gap__pinned *p, uint32_t units, unsigned char *
   return best;
 }
 
+static bool take_whole(struct gap__pinned *p, uint32_t units, unsigned char **out) {
+  unsigned char *memory;
+  uint32_t got = gap__pinned_take(p, units, &memory);
+  if (got == units) *out = memory;
+  else if (got) gap__pinned_give(p, memory, got);
+  return got == units;
+}
+
+int gap__pinned_take_run(struct gap__pinned *p, uint32_t units, unsigned char **out) {
+  if (take_whole(p, units, out)) return 0;
+  int rc = grow_within(p, units * GAP__UNIT_PAGE);
+  if (rc == GAP_ELIMIT && shrink(p, 0) == 0) rc = grow_within(p, units * GAP__UNIT_PAGE);
+  return rc ? rc : take_whole(p, units, out) ? 0 : GAP_ENOMETA;
+}
+
 void gap__pinned_give(struct gap__pinned *p, unsigned char *memory, uint32_t units) {
   for (uint32_t i = 0; i < p->slab_count; i++) {
     struct gap__pinned_slab *slab = &p->slabs[i];

@@ -61,6 +61,8 @@ static inline uint64_t gap__pinned_unused(const struct gap__pinned *p) { return 
 
 /* The longest run of at most `units` that one slab has unused; how many units it has, 0: none is left. */
 uint32_t gap__pinned_take(struct gap__pinned *, uint32_t units, unsigned char **out);
+/* A run of exactly `units`, for which the pool grows; where the budget does not allow that, slabs that are unused and too short go first. */
+int gap__pinned_take_run(struct gap__pinned *, uint32_t units, unsigned char **out);
 void gap__pinned_give(struct gap__pinned *, unsigned char *, uint32_t units);
 
 #endif

@@ -241,25 +241,36 @@ static bool stays(const struct job *job, unsigned flags) { return !job->far && !
 
 /* The disk, where it is to have a part; servers are opened when something goes there. */
 static int ready_away(struct job *job) {
+  struct gap__carrier *carrier = &job->way->carrier;
   int rc = job->far || !*job->tier->conf.disk ? 0 : gap__tier_open_disk(job->tier, job->d, job->words);
   if (rc && !*job->tier->conf.remote) return rc;
-  rc = gap__carrier_stage(&job->way->carrier, &job->d->pinned);
-  return rc ? say(job, rc, job->way->carrier.words) : 0;
+  rc = carrier->stages[0] ? 0 : gap__carrier_stage(carrier, &job->d->pinned);
+  return rc ? say(job, rc, carrier->words) : 0;
 }
 
-/* Room in host memory for as much as the budget allows; the disk has the rest, and servers what it has no room for.  *host: units. */
+/* What host memory is to have, at most `most` units, where others have the rest. */
+static int share(struct job *job, unsigned flags, uint64_t most, uint64_t *host) {
+  int rc = ready_away(job);
+  uint64_t reach = !rc && stays(job, flags) ? gap__pinned_reach(&job->d->pinned) / GAP__UNIT_PAGE : 0;
+  *host = reach < most ? reach : most;
+  return rc;
+}
+
+/* Room in host memory for as much as the budget allows; the disk has the rest, and servers what it has no room for.  *host: units.  A machine
+ * may have less by the time it is taken: then others have more. */
 static int find_room(struct job *job, uint64_t units, unsigned flags, uint64_t *host) {
-  struct tier_device *d = job->d;
-  uint64_t stages = GAP__CARRY_STAGES * GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE, bytes = units * GAP__UNIT_PAGE;
-  uint64_t reach = stays(job, flags) ? gap__pinned_reach(&d->pinned) : 0;
-  *host = units;
-  if (reach < bytes && (*job->tier->conf.disk || *job->tier->conf.remote)) {
-    *host = reach > stages ? (reach - stages) / GAP__UNIT_PAGE : 0;
-    int rc = ready_away(job);
-    if (rc) return rc;
+  struct gap__pinned *pinned = &job->d->pinned;
+  bool others = *job->tier->conf.disk || *job->tier->conf.remote;
+  uint64_t reach = stays(job, flags) ? gap__pinned_reach(pinned) / GAP__UNIT_PAGE : 0;
+  int rc = others && reach < units ? share(job, flags, units, host) : 0;
+  if (!others || reach >= units) *host = units;
+  while (!rc) {
+    rc = gap__pinned_ensure(pinned, *host * GAP__UNIT_PAGE);
+    if (!rc) return 0;
+    if (rc != GAP_ELIMIT || !others) return say(job, rc, pinned->refusal);
+    rc = share(job, flags, *host - 1, host);
   }
-  int rc = gap__pinned_ensure(&d->pinned, *host * GAP__UNIT_PAGE);
-  return rc ? say(job, rc, d->pinned.refusal) : 0;
+  return rc;
 }
 
 static int take_host(struct job *job, struct gap__piece *piece, uint32_t units) {

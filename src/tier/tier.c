@@ -140,6 +140,7 @@ int gap__tier_wake(struct gap__tier *tier, int device, const char *tag, unsigned
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
   uint64_t began = gap__dev_now_ns(d->dev);
+  gap__items_sweep(d);
   rc = gap__tier_rise(tier, d, tag, flags, words);
   gap__tier_sweep(tier, d);
   d->figures.ns += gap__dev_now_ns(d->dev) - began;
@@ -154,6 +155,7 @@ int gap__tier_wake_block(struct gap__tier *tier, gap_addr addr) {
   if (!rc) rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
   uint64_t began = gap__dev_now_ns(d->dev);
+  gap__items_sweep(d);
   rc = gap__tier_rise_block(tier, d, &block, words);
   d->figures.ns += gap__dev_now_ns(d->dev) - began;
   return leave_with(tier, d, rc, "wake_block", words);

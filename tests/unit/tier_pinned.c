@@ -153,6 +153,41 @@ static void a_configured_limit(void **state) {
   close_pool(&pool);
 }
 
+/* A machine without files to look at: nothing limits it, and what it cannot have it does not get. */
+static void beyond_all_addresses(void **state) {
+  (void)state;
+  struct pool pool;
+  open_pool(&pool, "/nowhere/at/all");
+  for (unsigned shift = 50; shift < 64; shift++)
+    assert_int_equal(gap__pinned_resize(&pool.p, (uint64_t)1 << shift), GAP_ENOMETA);
+  assert_int_equal(pool.p.locked_bytes, 0);
+  assert_int_equal(gap__pinned_resize(&pool.p, 4 * MIB), 0);
+  close_pool(&pool);
+}
+
+/* Runs are had from what is unused, from slabs of their own, and in the place of slabs that are too short. */
+static void whole_runs(void **state) {
+  (void)state;
+  struct pool pool;
+  unsigned char *a, *b, *c;
+  open_pool(&pool, "");
+  pool.allowance.most_bytes = 16 * MIB;
+  for (uint64_t bytes = 2 * MIB; bytes <= 16 * MIB; bytes += 2 * MIB)
+    assert_int_equal(gap__pinned_resize(&pool.p, bytes), 0);
+  assert_int_equal(gap__pinned_take(&pool.p, 1, &a), 1);
+  *a = 7;
+  assert_int_equal(gap__pinned_take_run(&pool.p, 7, &b), 0);
+  assert_int_equal(pool.p.used_bytes, 16 * MIB);
+  memset(b, 1, 14 * MIB);
+  assert_int_equal(gap__pinned_take_run(&pool.p, 1, &c), GAP_ELIMIT);
+  gap__pinned_give(&pool.p, b, 7);
+  assert_int_equal(gap__pinned_take_run(&pool.p, 8, &c), GAP_ELIMIT);
+  assert_non_null(strstr(pool.p.refusal, "the limit is that of tiers"));
+  assert_int_equal(*a, 7);
+  gap__pinned_give(&pool.p, a, 1);
+  close_pool(&pool);
+}
+
 static void put(const char *path, const char *text) {
   FILE *file = fopen(path, "w");
   assert_non_null(file);
@@ -283,6 +318,8 @@ int main(void) {
                                      cmocka_unit_test(registrations_fail),
                                      cmocka_unit_test(what_the_driver_keeps_stays),
                                      cmocka_unit_test(a_configured_limit),
+                                     cmocka_unit_test(beyond_all_addresses),
+                                     cmocka_unit_test(whole_runs),
                                      cmocka_unit_test(a_control_group),
                                      cmocka_unit_test(a_real_group_of_2_gib),
                                      cmocka_unit_test(crews)};

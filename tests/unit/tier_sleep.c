@@ -1,7 +1,10 @@
 /* Sleep and wake: bytes and addresses, what goes on meanwhile, host memory and disk, copies that are kept, corruption that is
  * noticed, waking in parts, pools that are gone. */
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -488,6 +491,73 @@ static void a_full_disk(void **state) {
   tier_try_close(&s);
 }
 
+/* All of the host memory is there, unused, and in pieces too short for what copies pass through. */
+static void host_memory_in_pieces(void **state) {
+  (void)state;
+  struct tier_try s = tier_try_open(CARD, QUIET, disk_rest);
+  gap_pool_id pool = tier_try_pool(&s, GAP_POOL_SHARED, "weights");
+  struct blocks b = get_blocks(&s, STREAM_A, pool, 1);
+  for (unsigned i = 0; i < 2; i++) {
+    for (uint64_t bytes = 0; bytes <= 42 * MIB; bytes += 2 * MIB)
+      assert_int_equal(gap__tier_reserve_host(s.tier, 0, bytes), 0);
+    assert_int_equal(tier_try_sleep(&s, "weights", i ? GAP_SLEEP_DISK : 0), 0);
+    assert_int_equal(tier_try_wake(&s, "weights", 0), 0);
+    look(&b, 1);
+  }
+  give_blocks(&s, &b);
+  tier_try_close(&s);
+}
+
+/* A machine that has 4 MiB less each time it is looked at: a pipe that has room for one answer. */
+enum { ANSWER_BYTES = 4096 };
+struct shrinking {
+  char root[40], proc[64], path[80];
+  int pipe;
+  atomic_bool over;
+};
+static void *answer(void *arg) {
+  struct shrinking *m = arg;
+  unsigned left_mib = 56; /* enough at first */
+  for (char text[ANSWER_BYTES]; !atomic_load(&m->over); left_mib -= left_mib > 20 ? 4 : 0) {
+    memset(text, '\n', sizeof text);
+    text[snprintf(text, sizeof text, "MemAvailable: %u kB", left_mib * 1024)] = '\n';
+    if (write(m->pipe, text, sizeof text) != sizeof text) break;
+  }
+  return NULL;
+}
+
+static void a_machine_that_fills(void **state) {
+  (void)state;
+  struct shrinking m = {.root = "/tmp/gapless-tier-XXXXXX"};
+  pthread_t thread;
+  struct tier_try s = tier_try_open(CARD, QUIET, "");
+  gap_pool_id pool = tier_try_pool(&s, GAP_POOL_SHARED, "weights");
+  struct blocks b = get_blocks(&s, STREAM_A, pool, 1);
+  assert_non_null(mkdtemp(m.root));
+  snprintf(m.proc, sizeof m.proc, "%s/proc", m.root);
+  snprintf(m.path, sizeof m.path, "%s/meminfo", m.proc);
+  assert_int_equal(mkdir(m.proc, 0700) | mkfifo(m.path, 0600), 0);
+  snprintf(s.tier->conf.disk, sizeof s.tier->conf.disk, "%s", folder);
+  s.tier->conf.host = true;
+  s.tier->allowance.root = m.root;
+  m.pipe = open(m.path, O_RDWR | O_CLOEXEC);
+  assert_true(fcntl(m.pipe, F_SETPIPE_SZ, ANSWER_BYTES) >= ANSWER_BYTES);
+  assert_int_equal(pthread_create(&thread, NULL, answer, &m), 0);
+  assert_int_equal(tier_try_sleep(&s, "weights", 0), 0);
+  atomic_store(&m.over, true);
+  s.tier->allowance.root = "";
+  char last[ANSWER_BYTES];
+  assert_int_equal(read(m.pipe, last, sizeof last), sizeof last); /* and the thread may go on */
+  pthread_join(thread, NULL);
+  close(m.pipe);
+  assert_true(tier_try_figures(&s).disk_used_bytes > 0);
+  assert_int_equal(tier_try_wake(&s, "weights", 0), 0);
+  look(&b, 1);
+  assert_int_equal(unlink(m.path) | rmdir(m.proc) | rmdir(m.root), 0);
+  give_blocks(&s, &b);
+  tier_try_close(&s);
+}
+
 static void no_such_folder(void **state) {
   (void)state;
   struct tier_try s = tier_try_open(CARD, QUIET, "disk=/nowhere/at/all:1G");
@@ -840,6 +910,8 @@ int main(void) {
       cmocka_unit_test(disk_by_choice),
       cmocka_unit_test(no_room_to_sleep),
       cmocka_unit_test(a_full_disk),
+      cmocka_unit_test(host_memory_in_pieces),
+      cmocka_unit_test(a_machine_that_fills),
       cmocka_unit_test(no_such_folder),
       cmocka_unit_test(flipped_bits_in_host_memory),
       cmocka_unit_test(flipped_bits_on_disk),
