@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -80,9 +81,19 @@ static uint64_t free_bytes(const char *folder) {
   return statvfs(folder, &about) ? 0 : (uint64_t)about.f_bavail * about.f_frsize;
 }
 
+/* A larger file would have the process killed (SIGXFSZ). */
+static uint64_t within_limit(const char *folder, uint64_t bytes) {
+  char text[GAP__TEXT_BYTES];
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes) return bytes;
+  gap__log(GAP__LOG_WARNING, "%s: files of this process may have %s (RLIMIT_FSIZE): that is all there will be", folder,
+           gap__text_size(limit.rlim_cur, text));
+  return limit.rlim_cur;
+}
+
 static uint64_t units_of(const char *folder, uint64_t bytes) {
   if (!bytes) bytes = free_bytes(folder) / 5 * 4;
-  uint64_t units = bytes / GAP__DISK_UNIT;
+  uint64_t units = within_limit(folder, bytes) / GAP__DISK_UNIT;
   return units < UINT32_MAX / 2 ? units : UINT32_MAX / 2;
 }
 
@@ -99,6 +110,11 @@ int gap__disk_open(struct gap__disk *d, const char *folder, uint64_t most_bytes,
   snprintf(d->folder, sizeof d->folder, "%s", folder);
   if (d->file < 0) return refuse(d, "no file can be made there", errno);
   d->units_most = (uint32_t)units_of(folder, most_bytes);
+  if (!d->units_most) {
+    close(d->file);
+    d->file = -1;
+    return refuse(d, "there is no room for a file of 2 MiB", ENOSPC);
+  }
   d->used = gap__meta_map(maps_bytes(d));
   d->held = d->used ? d->used + map_words(d) : NULL;
   int why = d->used ? choose_way(d, plain) : 0, rc = d->used ? 0 : GAP_ENOMETA;

@@ -77,12 +77,16 @@ static void complete(struct gap__io *io, uint32_t slot, int32_t result) {
   finish(io, slot);
 }
 
-/* Where the ring is denied after all, what was not sent fails; what was sent is waited for, since the kernel writes to its memory. */
+/* Where the ring is denied after all (a sandbox that the process enters), what was not sent is done plainly: else nobody could read what is
+ * there.  What was sent is waited for, since the kernel writes to its memory. */
 static void reap(struct gap__io *io) {
   uint64_t slot;
   int32_t result;
   int why = gap__uring_send(&io->ring, 1);
-  while (why && gap__uring_take_back(&io->ring, &slot)) complete(io, (uint32_t)slot, -why);
+  while (why && gap__uring_take_back(&io->ring, &slot)) {
+    do_plainly(io, io->ops[slot]);
+    finish(io, (uint32_t)slot);
+  }
   while (gap__uring_get(&io->ring, &slot, &result)) complete(io, (uint32_t)slot, result);
   if (why) usleep(1000);
 }

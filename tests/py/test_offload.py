@@ -627,7 +627,11 @@ import test_offload as t, gapless
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with gapless.Heap("host", device_bytes=256 << 20, conf="tiers:host=34M,disk={folder}:900M", environment=False, threads=False) as heap:
     context = t.offload(0, heap)
-    heap.free(heap.alloc(1 << 20))
+    block = heap.alloc(1 << 20)
+    item = heap.put([(block, 1 << 20)], place="disk")  # the file is there before the limit is
+    heap.wait(item)
+    heap.drop(item)
+    heap.free(block)
     resource.setrlimit(resource.RLIMIT_FSIZE, (24 << 20, 24 << 20))
     same = t.equal(t.train(context), t.train(t.Nothing()))
     print(same, context.stats()["refused"] > 0, context.stats()["disk_bytes"] > 0)
@@ -638,7 +642,7 @@ def test_full_disk(tmp_path):
     code = FULL_DISK.format(path=[str(__file__).rpartition("/")[0], *sys.path], folder=tmp_path)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.split() == ["True", "True", "True"], done.stderr
-    assert "no more space" in done.stderr
+    assert "File too large" in done.stderr and "what finds no room stays on the device" in done.stderr
 
 
 def test_corrupted_on_the_disk(tmp_path):

@@ -1,5 +1,5 @@
-/* The disk: what is written is read again, by both ways; a full file system, a size that is used up, a torn file, and a file that
- * can no longer be written. */
+/* The disk: what is written is read again, by both ways; a full file system, a size that is used up, a torn file, a file that can no
+ * longer be written, limits on files, and a ring that is denied. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -31,7 +31,18 @@
 #define MIB ((uint64_t)1 << 20)
 #define UNIT GAP__DISK_UNIT
 
+enum { CANNOT = 77 }; /* status of a child that is not allowed what it needs */
+
 static char folder[] = "/tmp/tier_disk.XXXXXX";
+
+static void in_child(int (*what)(void)) {
+  pid_t child = fork();
+  if (child == 0) _exit(what());
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) skip();
+  assert_int_equal(status, 0);
+}
 
 static int make_folder(void **state) {
   (void)state;
@@ -215,12 +226,7 @@ static int tight_in_child(void) {
 }
 static void tight(void **state) {
   (void)state;
-  pid_t child = fork();
-  if (child == 0) _exit(tight_in_child());
-  int status = -1;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip(); /* not allowed to mount, or no ring */
-  assert_int_equal(status, 0);
+  in_child(tight_in_child); /* which may not be allowed to mount, or have no ring */
 }
 
 static void no_such_folder(void **state) {
@@ -302,13 +308,19 @@ static int full_in_child(void) {
   if (gap__disk_take(&d, 1, &first, &got) != GAP_EIO || d.units_used != 2) return 3;
   return strstr(d.refusal, "no more space for what is to be kept") ? 0 : 4;
 }
-static void full(void **state) {
-  (void)state;
-  pid_t child = fork();
-  if (child == 0) _exit(full_in_child());
-  int status = -1;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_int_equal(status, 0);
+/* A limit on the size of files from the start, and a process that a larger file would end. */
+static int limited_in_child(void) {
+  struct gap__disk d;
+  uint32_t first, got;
+  struct rlimit limit = {5 * MIB, 5 * MIB};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  if (gap__disk_open(&d, folder, 20 * MIB, false)) return 1;
+  if (gap__disk_take(&d, 4, &first, &got) || got != 2) return 2;
+  if (gap__disk_take(&d, 1, &first, &got) != GAP_ELIMIT) return 3;
+  limit.rlim_cur = 1000;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  if (gap__disk_open(&d, folder, 20 * MIB, false) != GAP_EIO) return 4;
+  return strstr(d.refusal, "there is no room for a file of 2 MiB") ? 0 : 5;
 }
 
 /* ---- what a container denies ---- */
@@ -316,6 +328,11 @@ static void full(void **state) {
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define IF(test, value, yes, no) BPF_JUMP(BPF_JMP | (test) | BPF_K, (value), (yes), (no))
 #define ANSWER(value) BPF_STMT(BPF_RET | BPF_K, (value))
+
+static bool enter(struct sock_filter *rules, unsigned short count) {
+  struct sock_fprog program = {.len = count, .filter = rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
 
 /* From now on this process has no io_uring, or no O_DIRECT, or neither. */
 static bool deny(bool rings, bool direct) {
@@ -331,8 +348,48 @@ static bool deny(bool rings, bool direct) {
       ANSWER(direct ? SECCOMP_RET_ERRNO | EINVAL : SECCOMP_RET_ALLOW),
       ANSWER(SECCOMP_RET_ALLOW),
   };
-  struct sock_fprog program = {.len = sizeof rules / sizeof *rules, .filter = rules};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  return enter(rules, sizeof rules / sizeof *rules);
+}
+
+/* A sandbox that the process enters: the system call of the ring is not allowed any more. */
+static bool deny_ring(void) {
+  struct sock_filter rules[] = {LOAD(nr), IF(BPF_JEQ, __NR_io_uring_enter, 0, 1), ANSWER(SECCOMP_RET_ERRNO | EPERM),
+                                ANSWER(SECCOMP_RET_ALLOW)};
+  return enter(rules, sizeof rules / sizeof *rules);
+}
+
+static int ring_denied_in_child(void) {
+  struct gap__disk d;
+  uint32_t first, got;
+  unsigned char *out = memory_of(6 * MIB), *in = memory_of(6 * MIB);
+  fill(out, 6 * MIB, 9);
+  if (gap__disk_open(&d, folder, 20 * MIB, false) || gap__disk_take(&d, 3, &first, &got) || got != 3) return 1;
+  gap__disk_begin(&d, 0, true, out, first, 3);
+  if (gap__disk_wait(&d, 0)) return 2;
+  if (!deny_ring()) return CANNOT;
+  for (int round = 0; round < 2; round++) {
+    memset(in, 0, 6 * MIB);
+    gap__disk_begin(&d, 1, false, in, first, 3);
+    if (gap__disk_wait(&d, 1) || memcmp(in, out, 6 * MIB) != 0) return 3;
+    fill(out, 6 * MIB, 10);
+    gap__disk_begin(&d, 0, true, out, first, 3);
+    if (gap__disk_wait(&d, 0)) return 4;
+  }
+  gap__disk_close(&d);
+  return 0;
+}
+
+static void full(void **state) {
+  (void)state;
+  in_child(full_in_child);
+}
+static void limited(void **state) {
+  (void)state;
+  in_child(limited_in_child);
+}
+static void denied_later(void **state) {
+  (void)state;
+  in_child(ring_denied_in_child);
 }
 
 static int lines;
@@ -343,13 +400,13 @@ static void hear(void *arg, int level, const char *message) {
   snprintf(line, sizeof line, "%s", message);
 }
 
-enum { CANNOT_DENY = 77 };
-
 /* In a child: the disk works all the same, and one line says what it lacks. */
-static int denied_in_child(bool rings, bool direct) {
+static struct { bool rings, direct; } denials[] = {{true, false}, {false, true}, {true, true}}, *denial;
+static int denied_in_child(void) {
+  bool rings = denial->rings, direct = denial->direct;
   struct gap__disk d;
   uint32_t first, got;
-  if (!deny(rings, direct)) return CANNOT_DENY;
+  if (!deny(rings, direct)) return CANNOT;
   gap_set_log(hear, NULL);
   if (gap__disk_open(&d, folder, 20 * MIB, false)) return 1;
   if ((rings && d.io.ringed) || (direct && d.direct)) return 2;
@@ -366,15 +423,7 @@ static int denied_in_child(bool rings, bool direct) {
 }
 static void denied(void **state) {
   (void)state;
-  for (int what = 1; what <= 3; what++) {
-    pid_t child = fork();
-    if (child == 0) _exit(denied_in_child(what & 1, what & 2));
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == CANNOT_DENY) skip();
-    assert_int_equal(WEXITSTATUS(status), 0);
-  }
+  for (denial = denials; denial < denials + 3; denial++) in_child(denied_in_child);
 }
 
 int main(void) {
@@ -392,6 +441,8 @@ int main(void) {
                                      cmocka_unit_test(unwritable_by_ring),
                                      cmocka_unit_test(unwritable_plainly),
                                      cmocka_unit_test(full),
-                                     cmocka_unit_test(denied)};
+                                     cmocka_unit_test(denied),
+                                     cmocka_unit_test(limited),
+                                     cmocka_unit_test(denied_later)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
