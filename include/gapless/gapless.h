@@ -186,9 +186,10 @@ enum {
   GAP_POOL_CONTIGUOUS = 2 /* every block lies inside one driver allocation (cuMemAlloc) */
 };
 
-/* Makes a pool on `device`; its use count is 1.  `tag` names it in summaries (NULL: none; 31 bytes are kept).  For the
- * memory of a CUDA graph take GAP_POOL_PRIVATE: addresses and pages stay until the pool is released.  Both members of
- * the id are above 0, so it is none of PyTorch's, which have a 0.
+/* Makes a pool on `device`; its use count is 1.  `tag` names it in summaries, which have 31 bytes of it, and for
+ * gap_sleep, which compares all of it (NULL or "": none).  For the memory of a CUDA graph take GAP_POOL_PRIVATE:
+ * addresses and pages stay until the pool is released.  Both members of the id are above 0, so it is none of PyTorch's,
+ * which have a 0.
  * GAP_EINVAL: flags that are unknown or exclude each other (these three do); GAP_ENOMETA. */
 GAP_API int gap_pool_create(gap_heap *heap, int device, unsigned flags, const char *tag, gap_pool_id *out);
 /* The same under an id of the caller's (PyTorch hands out its own).  A pool in use is counted once more, as by

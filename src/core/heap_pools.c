@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mix.h"
 #include "base/text.h"
 #include "core/heap_state.h"
 
@@ -68,12 +69,19 @@ static int count_up(gap_heap *heap, struct heap_pool *pool) {
   return rc;
 }
 
+uint64_t gap__heap_tag_sum(const char *tag) {
+  uint64_t sum = 0;
+  for (; *tag; tag++) sum = gap__mix64(sum ^ (unsigned char)*tag) + 1;
+  return sum;
+}
+
 /* The first use of a pool. */
 static int begin(gap_heap *heap, struct heap_pool *pool, const struct gap__pool_about *about) {
   atomic_store(&pool->flags, about->flags);
   pool->behaviour = 0;
   memset(pool->tag, 0, sizeof pool->tag);
   if (about->tag) strncpy(pool->tag, about->tag, sizeof pool->tag - 1);
+  pool->tag_sum = about->tag ? gap__heap_tag_sum(about->tag) : 0;
   return count_up(heap, pool);
 }
 

@@ -6,7 +6,8 @@
 #include "core/heap_state.h"
 
 static bool is_meant(const struct heap_pool *pool, int device, const char *tag) {
-  return pool->device == device && pool->tag[0] && (!tag || strncmp(pool->tag, tag, sizeof pool->tag - 1) == 0);
+  if (pool->device != device || !pool->tag[0]) return false;
+  return !tag || (strncmp(pool->tag, tag, sizeof pool->tag - 1) == 0 && pool->tag_sum == gap__heap_tag_sum(tag));
 }
 
 /* Counts them, and lists them where there is room.  The heap's lock is held. */

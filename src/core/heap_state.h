@@ -28,8 +28,10 @@ struct heap_pool {
   _Atomic uint32_t uses;  /* 0: not in use */
   _Atomic unsigned flags; /* GAP_POOL_...; fixed while in use */
   unsigned behaviour;     /* GAP__POOL_...; guarded by the heap's lock */
-  char tag[32];           /* guarded by the heap's lock */
+  char tag[32];           /* its first 31 bytes; guarded by the heap's lock, as is */
+  uint64_t tag_sum;       /* of all of it: two that begin alike are two */
 };
+uint64_t gap__heap_tag_sum(const char *tag);
 enum { HEAP_POOL_BUCKETS = 256 };
 
 struct heap_tap { /* somebody who hears events; fn NULL: nobody */

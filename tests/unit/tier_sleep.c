@@ -130,6 +130,29 @@ static void arguments(void **state) {
 }
 
 /* Nothing is allocated from a pool that sleeps, on no stream; frees go on, and what was freed need not wake. */
+/* Tags are compared to their ends, though summaries have their beginnings only. */
+static void long_tags(void **state) {
+  (void)state;
+  static char tags[3][10240];
+  struct tier_try s = tier_try_open(CARD, QUIET, "");
+  gap_addr at[3];
+  for (unsigned i = 0; i < 3; i++) {
+    memset(tags[i], 'w', sizeof tags[i] - 1);
+    tags[i][i ? sizeof tags[i] - 1 - i : 31] = '\0'; /* the first is as long as what is kept */
+    at[i] = try_get_pool(&s.t, STREAM_A, tier_try_pool(&s, GAP_POOL_SHARED, tags[i]), 2 * MIB);
+    tier_try_fill(at[i], 2 * MIB, i);
+  }
+  for (unsigned i = 0; i < 3; i++) {
+    assert_int_equal(tier_try_sleep(&s, tags[i], 0), 0);
+    assert_int_equal(tier_try_figures(&s).asleep_bytes, 2 * MIB);
+    for (unsigned k = 0; k < 3; k++) assert_true(k == i || tier_try_filled(at[k], 2 * MIB, k));
+    assert_int_equal(tier_try_wake(&s, tags[i], 0), 0);
+    assert_true(tier_try_filled(at[i], 2 * MIB, i));
+  }
+  for (unsigned i = 0; i < 3; i++) try_give(&s.t, at[i]);
+  tier_try_close(&s);
+}
+
 static void while_asleep(void **state) {
   (void)state;
   struct tier_try s = tier_try_open(CARD, QUIET, "");
@@ -895,6 +918,7 @@ int main(void) {
       cmocka_unit_test(in_large_chunks),
       cmocka_unit_test(on_sim),
       cmocka_unit_test(arguments),
+      cmocka_unit_test(long_tags),
       cmocka_unit_test(while_asleep),
       cmocka_unit_test(room_for_others),
       cmocka_unit_test(known_memory_stays),
