@@ -66,7 +66,11 @@ int gap__heap_alloc_in(gap_heap *heap, int device, gap_stream stream, gap_pool_i
   if (!at) return GAP_EINVAL;
   if (is_default(pool) || heap->forked) return serve(heap, at, NULL, stream, pool, bytes, out);
   const struct heap_pool *known = gap__heap_pool_find(heap, device, pool);
-  if (!known || !atomic_load_explicit(&known->uses, memory_order_acquire)) return GAP_ESTATE;
+  if (!known || !atomic_load_explicit(&known->uses, memory_order_acquire)) {
+    gap__heap_explain(heap, device,
+                      "the pool that the request is for is not in use: it was never made, or was released");
+    return GAP_ESTATE;
+  }
   return serve(heap, at, known, stream, pool, bytes, out);
 }
 

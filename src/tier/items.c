@@ -333,14 +333,21 @@ static int put(struct putting *p, struct gap__spans spans, gap_stream stream) {
   return rc;
 }
 
+static const char *wrong_spans(struct gap__spans spans) {
+  if (!spans.count) return "no spans were given";
+  if (gap__spans_bytes(spans) > most_bytes)
+    return "a span has no address or no bytes, or they have more than 2^50 together";
+  return NULL;
+}
+
 int gap__tier_put(struct gap__tier *tier, int device, const gap_span *spans, uint32_t count, gap_stream stream,
                   unsigned flags, gap_item *out) {
   struct gap__spans string = {spans, count, 0};
   struct putting p = {.tier = tier, .flags = flags};
-  if (!count || gap__spans_bytes(string) > most_bytes || flags > GAP_PUT_DISK) return GAP_EINVAL;
   int rc = gap__tier_enter(tier, device, &p.d);
   if (rc) return rc;
-  rc = put(&p, string, stream);
+  const char *wrong = flags > GAP_PUT_DISK ? "it goes to host memory or to the disk, not to both" : wrong_spans(string);
+  rc = wrong ? say(&p, GAP_EINVAL, wrong) : put(&p, string, stream);
   if (!rc) *out = name_of(&p.d->items, p.item);
   if (!rc) p.d->figures.bytes_out += p.item->bytes;
   gap__tier_explain(tier, p.d, rc, "put", p.words);
@@ -359,10 +366,23 @@ static void choose_pieces(struct tier_job *job, uint64_t bytes) {
     if (kept->pieces[job->first + job->count].addr >= from + bytes) break;
 }
 
-static int get(struct tier_device *d, struct tier_item *item, struct gap__spans spans, gap_stream stream) {
+static int no_such_part(const struct tier_item *item, uint64_t from, uint64_t bytes, char *words) {
+  snprintf(words, TIER_WORDS, "the item has %llu bytes, and %llu from %llu on were asked for",
+           (unsigned long long)item->bytes, (unsigned long long)bytes, (unsigned long long)from);
+  return GAP_EINVAL;
+}
+
+static int refused(int rc, const char *why, char *words) {
+  snprintf(words, TIER_WORDS, "%s", why);
+  return rc;
+}
+
+static int get(struct tier_device *d, struct tier_item *item, struct gap__spans spans, gap_stream stream, char *words) {
+  const char *wrong = wrong_spans(spans);
+  if (wrong) return refused(GAP_EINVAL, wrong, words);
   uint64_t bytes = gap__spans_bytes(spans);
-  if (bytes > item->bytes || spans.from > item->bytes - bytes) return GAP_EINVAL;
-  if (!gap__dev_recordable(d->dev, stream)) return GAP_ESTATE;
+  if (bytes > item->bytes || spans.from > item->bytes - bytes) return no_such_part(item, spans.from, bytes, words);
+  if (!gap__dev_recordable(d->dev, stream)) return refused(GAP_ESTATE, "the stream captures a graph", words);
   struct tier_job *job =
       gap__items_job_new(d, item, item->on_disk ? TIER_JOB_READ : TIER_JOB_CHECK, spans.spans, spans.count);
   int rc = job ? mark(job, stream) : GAP_ENOMETA;
@@ -382,27 +402,34 @@ static int get(struct tier_device *d, struct tier_item *item, struct gap__spans 
   return 0;
 }
 
+static int no_such_item(struct gap__tier *tier, const struct tier_device *d, const char *what) {
+  gap__tier_explain(tier, d, GAP_EINVAL, what, "there is no such item: it was never put, or was dropped");
+  return GAP_EINVAL;
+}
+
 /* The item by name, with the device's mutex held: nobody drops it meanwhile.  GAP_EINVAL: there is none. */
-static int enter(struct gap__tier *tier, int device, gap_item name, struct tier_device **d, struct tier_item **item) {
+static int enter(struct gap__tier *tier, int device, gap_item name, const char *what, struct tier_device **d,
+                 struct tier_item **item) {
   int rc = gap__tier_enter(tier, device, d);
   if (rc) return rc;
   pthread_mutex_lock(&(*d)->items.mutex);
   *item = find(&(*d)->items, name);
   pthread_mutex_unlock(&(*d)->items.mutex);
   if (*item) return 0;
+  rc = no_such_item(tier, *d, what);
   gap__tier_leave(*d);
-  return GAP_EINVAL;
+  return rc;
 }
 
 int gap__tier_get(struct gap__tier *tier, int device, gap_item name, uint64_t from, const gap_span *spans,
                   uint32_t count, gap_stream stream) {
   struct tier_device *d;
   struct tier_item *item;
-  if (!count || gap__spans_bytes((struct gap__spans){spans, count, 0}) > most_bytes) return GAP_EINVAL;
-  int rc = enter(tier, device, name, &d, &item);
+  char words[TIER_WORDS] = "";
+  int rc = enter(tier, device, name, "get", &d, &item);
   if (rc) return rc;
-  rc = get(d, item, (struct gap__spans){spans, count, from}, stream);
-  gap__tier_explain(tier, d, rc, "get", rc == GAP_ESTATE ? "the stream captures a graph" : "");
+  rc = get(d, item, (struct gap__spans){spans, count, from}, stream, words);
+  gap__tier_explain(tier, d, rc, "get", words);
   gap__tier_leave(d);
   return rc;
 }
@@ -434,8 +461,9 @@ static int await_all(struct tier_device *d, struct tier_item *item, char *words)
 }
 
 /* Holds the item without the device's mutex. */
-static int hold(struct gap__tier *tier, int device, gap_item name, struct tier_device **d, struct tier_item **item) {
-  int rc = enter(tier, device, name, d, item);
+static int hold(struct gap__tier *tier, int device, gap_item name, const char *what, struct tier_device **d,
+                struct tier_item **item) {
+  int rc = enter(tier, device, name, what, d, item);
   if (rc) return rc;
   pthread_mutex_lock(&(*d)->items.mutex);
   (*item)->holders++;
@@ -448,10 +476,10 @@ int gap__tier_join(struct gap__tier *tier, int device, gap_item name, gap_stream
   char words[TIER_WORDS] = "";
   struct tier_device *d;
   struct tier_item *item;
-  int rc = hold(tier, device, name, &d, &item);
+  int rc = hold(tier, device, name, "join", &d, &item);
   if (rc) return rc;
   rc = await_ends(d, item, words);
-  if (!rc && !gap__dev_recordable(d->dev, stream)) rc = GAP_ESTATE;
+  if (!rc && !gap__dev_recordable(d->dev, stream)) rc = refused(GAP_ESTATE, "the stream captures a graph", words);
   if (!rc && !item->on_disk)
     rc = gap__dev_stream_wait(d->dev, stream, item->event); /* what is carried was waited for */
   let_go(d, item);
@@ -463,7 +491,7 @@ int gap__tier_wait(struct gap__tier *tier, int device, gap_item name) {
   char words[TIER_WORDS] = "";
   struct tier_device *d;
   struct tier_item *item;
-  int rc = hold(tier, device, name, &d, &item);
+  int rc = hold(tier, device, name, "wait", &d, &item);
   if (rc) return rc;
   rc = await_all(d, item, words);
   let_go(d, item);
@@ -489,13 +517,13 @@ int gap__tier_look(struct gap__tier *tier, int device, gap_item name, gap_item_i
                            .error = item->lost ? item->lost : item->failed};
   }
   pthread_mutex_unlock(&d->items.mutex);
-  return item ? 0 : GAP_EINVAL;
+  return item ? 0 : no_such_item(tier, d, "look");
 }
 
 int gap__tier_drop(struct gap__tier *tier, int device, gap_item name) {
   struct tier_device *d;
   struct tier_item *item;
-  int rc = enter(tier, device, name, &d, &item);
+  int rc = enter(tier, device, name, "drop", &d, &item);
   if (rc) return rc;
   pthread_mutex_lock(&d->items.mutex);
   leave(&d->items, item);

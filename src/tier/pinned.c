@@ -189,7 +189,10 @@ static int shrink(struct gap__pinned *p, uint64_t bytes) {
 }
 
 int gap__pinned_resize(struct gap__pinned *p, uint64_t bytes) {
-  if (bytes > UINT64_MAX - GAP__UNIT_PAGE) return GAP_EINVAL;
+  if (bytes > UINT64_MAX - GAP__UNIT_PAGE) {
+    snprintf(p->refusal, sizeof p->refusal, "there is no such size");
+    return GAP_EINVAL;
+  }
   return bytes > p->locked_bytes ? grow_within(p, bytes - p->locked_bytes) : shrink(p, bytes);
 }
 

@@ -92,7 +92,7 @@ int gap__tier_open_far(struct gap__tier *tier, struct tier_device *d, char *word
 
 void gap__tier_explain(struct gap__tier *tier, const struct tier_device *d, int rc, const char *what, const char *why) {
   char words[TIER_WORDS + 40];
-  if (!rc || rc == GAP_EINVAL) return;
+  if (!rc) return;
   snprintf(words, sizeof words, "%s: %s", what, *why ? why : gap_strerror(rc));
   gap__heap_explain(tier->heap, d->ordinal, words);
 }
@@ -100,8 +100,7 @@ void gap__tier_explain(struct gap__tier *tier, const struct tier_device *d, int 
 /* Every failure leaves words behind; the code's own where there are no better ones. */
 static int leave_with(struct gap__tier *tier, struct tier_device *d, int rc, const char *what, const char *why) {
   gap__tier_explain(tier, d, rc, what, why);
-  if (rc && rc != GAP_EINVAL)
-    gap__log(GAP__LOG_WARNING, "device %d: %s: %s", d->ordinal, what, *why ? why : gap_strerror(rc));
+  if (rc) gap__log(GAP__LOG_WARNING, "device %d: %s: %s", d->ordinal, what, *why ? why : gap_strerror(rc));
   gap__tier_leave(d);
   return rc;
 }
@@ -117,14 +116,27 @@ int gap__tier_reserve_host(struct gap__tier *tier, int device, uint64_t bytes) {
   return leave_with(tier, d, rc, "reserve_host", d->pinned.refusal);
 }
 
+static const char *wrong_to_sleep(unsigned flags) {
+  if (flags & ~(unsigned)(GAP_SLEEP_DROP | GAP_SLEEP_UNCHANGED | GAP_SLEEP_DISK | GAP_SLEEP_REMOTE))
+    return "there is no such flag";
+  if (flags & GAP_SLEEP_DISK && flags & GAP_SLEEP_REMOTE) return "it goes to the disk or to servers, not to both";
+  if (flags & GAP_SLEEP_DROP && flags != GAP_SLEEP_DROP)
+    return "what is dropped goes nowhere: no other flag goes with that";
+  return NULL;
+}
+
+static const char *wrong_to_wake(unsigned flags) {
+  if (flags & ~(unsigned)(GAP_WAKE_KEEP | GAP_WAKE_DROP)) return "there is no such flag";
+  return flags == (GAP_WAKE_KEEP | GAP_WAKE_DROP) ? "a copy is kept or dropped, not both" : NULL;
+}
+
 int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigned flags, uint64_t *freed) {
   char words[TIER_WORDS] = "";
   struct tier_device *d;
-  if (flags & ~(unsigned)(GAP_SLEEP_DROP | GAP_SLEEP_UNCHANGED | GAP_SLEEP_DISK | GAP_SLEEP_REMOTE)) return GAP_EINVAL;
-  if (flags & GAP_SLEEP_DISK && flags & GAP_SLEEP_REMOTE) return GAP_EINVAL;
-  if (flags & GAP_SLEEP_DROP && flags != GAP_SLEEP_DROP) return GAP_EINVAL;
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
+  const char *wrong = wrong_to_sleep(flags);
+  if (wrong) return leave_with(tier, d, GAP_EINVAL, "sleep", wrong);
   uint64_t began = gap__dev_now_ns(d->dev);
   gap__tier_sweep(tier, d);
   gap__items_sweep(d);
@@ -136,9 +148,10 @@ int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigne
 int gap__tier_wake(struct gap__tier *tier, int device, const char *tag, unsigned flags) {
   char words[TIER_WORDS] = "";
   struct tier_device *d;
-  if (flags & ~(unsigned)(GAP_WAKE_KEEP | GAP_WAKE_DROP) || flags == (GAP_WAKE_KEEP | GAP_WAKE_DROP)) return GAP_EINVAL;
   int rc = gap__tier_enter(tier, device, &d);
   if (rc) return rc;
+  const char *wrong = wrong_to_wake(flags);
+  if (wrong) return leave_with(tier, d, GAP_EINVAL, "wake", wrong);
   uint64_t began = gap__dev_now_ns(d->dev);
   gap__items_sweep(d);
   rc = gap__tier_rise(tier, d, tag, flags, words);

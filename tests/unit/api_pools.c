@@ -27,6 +27,9 @@ static void arguments(void **state) {
   assert_int_equal(gap_pool_retain(heap, 0, NONE), GAP_EINVAL);
   assert_int_equal(gap_pool_release(heap, 5, unknown), GAP_EINVAL);
   assert_int_equal(gap_alloc_in(heap, 0, 0, unknown, 512, &addr), GAP_ESTATE);
+  char why[200];
+  assert_int_equal(gap_explain(heap, 0, why, sizeof why, NULL), 0);
+  assert_non_null(strstr(why, "the pool that the request is for is not in use"));
   assert_int_equal(addr, 0);
   assert_int_equal(gap_alloc_in(heap, 2, 0, unknown, 512, &addr), GAP_EINVAL);
   assert_int_equal(gap_alloc_in(heap, 0, 0, NONE, 512, &addr), 0);

@@ -161,23 +161,30 @@ static void arguments(void **state) {
   gap_item item = 5, none = 0;
   gap_item_info info = {.size = 3};
   assert_int_equal(gap__tier_put(s.tier, 0, x.spans, 0, STREAM_A, 0, &item), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "put: no spans were given"));
   assert_int_equal(gap__tier_put(s.tier, 0, &(gap_span){x.spans[0].addr, 0}, 1, STREAM_A, 0, &item), GAP_EINVAL);
   assert_int_equal(gap__tier_put(s.tier, 0, &(gap_span){x.spans[0].addr, UINT64_MAX}, 1, STREAM_A, 0, &item),
                    GAP_EINVAL);
+  assert_true(tier_try_said(&s, "put: a span has no address or no bytes"));
   assert_int_equal(gap__tier_put(s.tier, 1, x.spans, SPANS, STREAM_A, 0, &item), GAP_EINVAL);
   assert_int_equal(put(&s, &x, 3, &item), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "put: it goes to host memory or to the disk"));
   assert_int_equal(put(&s, &x, GAP_PUT_DISK, &item), GAP_ELIMIT);
   assert_true(tier_try_said(&s, "there is no disk in tiers"));
   assert_int_equal(item, 5);
   assert_int_equal(get(&s, &x, none), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "get: there is no such item"));
   assert_int_equal(join(&s, 77), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "join: there is no such item"));
   assert_int_equal(put(&s, &x, 0, &item), 0);
   assert_int_equal(gap__tier_get(s.tier, 0, item, 1, x.spans, SPANS, STREAM_A), GAP_EINVAL); /* beyond its end */
+  assert_true(tier_try_said(&s, "from 1 on were asked for"));
   assert_int_equal(gap__tier_get(s.tier, 0, item, UINT64_MAX, x.spans, 1, STREAM_A), GAP_EINVAL);
   assert_int_equal(gap__tier_look(s.tier, 0, item, &info), GAP_EINVAL);
   gap__host_stream_capture(s.t.dev, STREAM_B, true);
   assert_int_equal(get(&s, &x, item), GAP_ESTATE);
   assert_int_equal(join(&s, item), GAP_ESTATE);
+  assert_true(tier_try_said(&s, "join: the stream captures a graph"));
   assert_int_equal(gap__tier_put(s.tier, 0, x.spans, SPANS, STREAM_B, 0, &none), GAP_ESTATE);
   assert_true(tier_try_said(&s, "captures"));
   gap__host_stream_capture(s.t.dev, STREAM_B, false);

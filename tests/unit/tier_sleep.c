@@ -112,12 +112,17 @@ static void arguments(void **state) {
   assert_true(tier_try_said(&s, "no pool of the device has that tag"));
   assert_int_equal(gap__tier_sleep(s.tier, 1, "weights", 0, &freed), GAP_EINVAL);
   assert_int_equal(gap__tier_sleep(s.tier, 0, "weights", 64, &freed), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "sleep: there is no such flag")); /* and not what the call before failed for */
   assert_int_equal(gap__tier_sleep(s.tier, 0, "weights", GAP_SLEEP_DROP | GAP_SLEEP_DISK, &freed), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "sleep: what is dropped goes nowhere"));
   assert_int_equal(gap__tier_sleep(s.tier, 0, "weights", GAP_SLEEP_DISK | GAP_SLEEP_REMOTE, &freed), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "sleep: it goes to the disk or to servers"));
   assert_int_equal(tier_try_sleep(&s, "weights", GAP_SLEEP_REMOTE), GAP_ELIMIT);
   assert_true(tier_try_said(&s, "there are no servers in tiers"));
   assert_int_equal(gap__tier_wake(s.tier, 0, "weights", 4), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "wake: there is no such flag"));
   assert_int_equal(gap__tier_wake(s.tier, 0, "weights", GAP_WAKE_KEEP | GAP_WAKE_DROP), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "wake: a copy is kept or dropped"));
   assert_int_equal(gap__tier_wake_block(s.tier, 4096), GAP_ENOTMINE);
   assert_int_equal(freed, 5);
   tier_try_pool(&s, GAP_POOL_SHARED, "weights");
