@@ -20,13 +20,13 @@ from ctypes import (
 from typing import Any, Dict, List, Tuple
 
 from . import _library
-from ._library import library
+from ._library import Checked, declare, library
 
 _ADDR = c_uint64
 _SEQ = c_uint64
 
 
-class Options(Structure):
+class Options(Checked):
     """gap_kv_options."""
 
     _fields_ = [
@@ -89,7 +89,7 @@ class Shape(Structure):
     )
 
 
-class Prompt(Structure):
+class Prompt(Checked):
     """gap_kv_prompt."""
 
     _fields_ = [
@@ -101,7 +101,7 @@ class Prompt(Structure):
     ]
 
 
-class Request(Structure):
+class Request(Checked):
     """gap_kv_request."""
 
     _fields_ = [("seq", _SEQ), ("tokens", c_uint32), ("ids", POINTER(c_int32)), ("outcome", c_int)]
@@ -158,7 +158,7 @@ class Attention(Structure):
     )
 
 
-class VirtualOptions(Structure):
+class VirtualOptions(Checked):
     """gap_kv_virtual_options."""
 
     _fields_ = [
@@ -282,6 +282,6 @@ def load() -> ctypes.CDLL:
     if not _bound:
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(loaded, name)
-            function.restype, function.argtypes = result, arguments
+            declare(function, result, arguments)
         _bound = True
     return loaded

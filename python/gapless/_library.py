@@ -31,13 +31,68 @@ from ._say import say
 PACKAGE = os.path.dirname(os.path.realpath(__file__))
 
 
-class PoolId(Structure):
+class _Whole:
+    """A whole number as an argument: refused where it does not fit, which ctypes would cut to its lowest bits."""
+
+    def __init__(self, kind: Any) -> None:
+        bits = 8 * ctypes.sizeof(kind)
+        signed = kind(-1).value < 0
+        self._kind = kind
+        self._least, self._most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+    def from_param(self, value: Any) -> Any:
+        if isinstance(value, int):
+            return self._kind(whole(value, self._least, self._most))
+        return self._kind.from_param(value)
+
+
+class _Text:
+    """A C string as an argument: bytes end with their first 0, so there is none inside."""
+
+    @staticmethod
+    def from_param(value: Any) -> Any:
+        if isinstance(value, bytes) and b"\0" in value:
+            raise ValueError(f"{value!r} has a character 0 inside")
+        return c_char_p.from_param(value)
+
+
+def whole(value: int, least: int = 0, most: int = (1 << 64) - 1) -> int:
+    """The number, where it is between the two."""
+    if not least <= value <= most:
+        raise ValueError(f"{value} is not from {least} to {most}")
+    return value
+
+
+_checked = {kind: _Whole(kind) for kind in (c_int, c_int64, c_uint, c_uint32, c_uint64, c_size_t)}
+_checked[c_char_p] = _Text
+
+
+def declare(function: Any, result: Any, arguments: List[Any]) -> None:
+    """Sets a prototype."""
+    function.restype, function.argtypes = result, [_checked.get(kind, kind) for kind in arguments]
+
+
+class Checked(Structure):
+    """A structure whose whole numbers are refused where they do not fit."""
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        kinds = dict(self._fields_)
+        for name, value in [*zip(kinds, values), *named.items()]:
+            if isinstance(value, int) and kinds.get(name) in _checked:
+                try:
+                    _checked[kinds[name]].from_param(value)
+                except ValueError as reason:
+                    raise ValueError(f"{name}: {reason}") from None
+        super().__init__(*values, **named)
+
+
+class PoolId(Checked):
     """gap_pool_id."""
 
     _fields_ = [("first", c_uint64), ("second", c_uint64)]
 
 
-class HeapOptions(Structure):
+class HeapOptions(Checked):
     """gap_heap_options."""
 
     _fields_ = [
@@ -105,7 +160,7 @@ class TiersStruct(Structure):
     ]
 
 
-class Span(Structure):
+class Span(Checked):
     """gap_span."""
 
     _fields_ = [("addr", c_uint64), ("bytes", c_uint64)]
@@ -238,7 +293,7 @@ def _load() -> ctypes.CDLL:
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name, None)
         if function is not None:  # an older library by GAPLESS_LIBRARY: an AttributeError where it is called
-            function.restype, function.argtypes = result, arguments
+            declare(function, result, arguments)
     loaded.gap_set_log(address("gap_torch_log", loaded), None)
     return loaded
 

@@ -97,7 +97,7 @@ def _event(raw: Any) -> Event:
 
 
 def _spans(spans: Spans) -> Any:
-    return (_library.Span * len(spans))(*spans)
+    return (_library.Span * len(spans))(*[_library.Span(*span) for span in spans])
 
 
 class Heap:
@@ -185,13 +185,14 @@ class Heap:
         Without ``pool`` the pool is the innermost ``with`` block of this thread over a :class:`HeapPool` of this heap
         and device, else the default pool.  :class:`OutOfMemoryError` says why.
         """
-        if size < 0:
-            raise ValueError("a size is not negative")
+        _library.whole(size)
         first, second = _pool_id(self, device, pool)
         out = c_uint64()
         code = library().gap_alloc_in(self._heap, device, stream, PoolId(first, second), size, byref(out))
         if code == _errors.GAP_ENOMEM:
             raise _errors.error(code, f"no memory for {size} bytes on device {device}: {self.explain(device)}")
+        if code == _errors.GAP_ESTATE:  # of a pool
+            self._check_tier(code, device, f"allocation of {size} bytes")
         check(code, f"allocation of {size} bytes on device {device}")
         return out.value
 
@@ -277,8 +278,7 @@ class Heap:
         Pinning takes time: ask beforehand.  Beyond the budget of ``tiers``, the machine or the control group
         it is refused, in words.
         """
-        if size < 0:
-            raise ValueError("a size is not negative")
+        _library.whole(size)
         self._check_tier(library().gap_reserve_host(self._heap, device, size), device, f"reserve_host of {size} bytes")
 
     def sleep(
@@ -329,6 +329,8 @@ class Heap:
         ``place``: "host" or "disk"; None: host memory while there is room.  Nothing may be written there before :meth:`join` or :meth:`wait`.
         """
         item = c_uint64()
+        if place not in _PLACES:
+            raise ValueError(f"place {place!r}: 'host', 'disk', or None for host memory while there is room")
         code = library().gap_tier_put(
             self._heap, device, _spans(spans), len(spans), stream, _PLACES[place], byref(item)
         )
@@ -365,9 +367,16 @@ class Heap:
         return {name: getattr(out, name) for name, _type in _library.TiersStruct._fields_ if name != "size"}
 
     def _check_tier(self, code: int, device: int, what: str) -> None:
-        if code:
-            words = library().gap_strerror(code).decode()
-            raise _errors.error(code, f"{what} on device {device}: {words}: {self.explain(device)}")
+        if not code:
+            return
+        words = library().gap_strerror(code).decode()
+        if not 0 <= device < self.device_count:
+            raise _errors.error(code, f"{what}: there is no device {device}: the heap has {self.device_count}")
+        try:
+            words += f": {self.explain(device)}"
+        except _errors.Error:
+            pass  # in the child of a fork; the code says it
+        raise _errors.error(code, f"{what} on device {device}: {words}")
 
     # ---- configuration ----
 

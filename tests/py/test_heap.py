@@ -59,6 +59,32 @@ def test_struct_sizes_are_the_headers(tmp_path):
     assert [int(size) for size in sizes] == [ctypes.sizeof(mirror) for mirror in names.values()]
 
 
+def test_numbers_are_never_cut(heap):
+    """2**64 + 1 bytes are not 1 byte."""
+    block, cut = heap.alloc(4096), (ValueError, ctypes.ArgumentError)
+    held, cap = heap.usage(), heap.usage().cap_bytes
+    for call in (
+        lambda: heap.alloc((1 << 64) + 1),
+        lambda: heap.alloc(512, device=1 << 32),
+        lambda: heap.free(block + (1 << 64)),
+        lambda: heap.set_cap(-1),
+        lambda: heap.reserve_host(1 << 64),
+        lambda: heap.put([(block, (1 << 64) + 4096)]),
+        lambda: heap.put([(block - (1 << 64), 4096)]),
+        lambda: gapless.Heap("host", device_bytes=-1, environment=False),
+    ):
+        with pytest.raises(cut, match="is not from"):
+            call()
+    assert heap.usage() == held and heap.usage().cap_bytes == cap
+    heap.free(block)
+
+
+def test_texts_are_never_cut(heap):
+    for call in (lambda: heap.pool("a\0b"), lambda: heap.sleep("a\0b"), lambda: heap.configure("max_memory:64M\0")):
+        with pytest.raises((ValueError, ctypes.ArgumentError), match="has a character 0 inside"):
+            call()
+
+
 def test_versions_agree():
     assert gapless.__version__ == _library.version()
 

@@ -99,6 +99,33 @@ def test_errors_say_why(heap):
     heap.free(large)
 
 
+def test_errors_say_why_and_nothing_else(heap):
+    """What an earlier call failed for is not what this one did."""
+    with pytest.raises(gapless.Error, match="no pool of the device has that tag"):
+        heap.sleep("nobody")
+    with heap.pool("weights") as weights:
+        one = heap.alloc(MIB)
+    said = {
+        "no other flag goes with that": lambda: heap.sleep("weights", drop=True, disk=True),
+        "kept or dropped, not both": lambda: heap.wake("weights", keep=True, drop=True),
+        "no spans were given": lambda: heap.put([]),
+        "no such item": lambda: heap.join(5),
+        "there is no device 7: the heap has 1": lambda: heap.sleep("weights", device=7),
+    }
+    for words, call in said.items():
+        with pytest.raises(gapless.Error, match=words) as caught:
+            call()
+        assert "has that tag" not in str(caught.value)
+    heap.sleep("weights")
+    with pytest.raises(gapless.Error, match="the pool that the request is for is asleep"):
+        heap.alloc(MIB, pool=weights)
+    heap.wake("weights")
+    heap.free(one)
+    weights.close()
+    with pytest.raises(gapless.Error, match="the pool that the request is for is not in use"):
+        heap.alloc(MIB, pool=weights)
+
+
 def test_to_disk(tmp_path):
     with gapless.Heap("host", device_bytes=64 * MIB, conf=f"tiers:disk={tmp_path}:50M", environment=False) as heap:
         with heap.pool("weights"):
@@ -139,7 +166,7 @@ def test_items(heap):
         heap.wait(item)
     with pytest.raises(gapless.Error, match="there is no disk in tiers"):
         heap.put([(one, 4096)], place="disk")
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="place 'tape': 'host', 'disk'"):
         heap.put([(one, 4096)], place="tape")
     assert heap.tiers()["host_used_bytes"] == 0
     heap.free(one)
