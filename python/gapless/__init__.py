@@ -229,7 +229,7 @@ def offload_activations(
 ) -> Any:
     """What autograd saves in ``with gapless.offload_activations(budget=...): loss = model(...)`` takes at most ``budget`` of the device.
 
-    ``budget``: bytes, or as a float from 0.0 to 1.0 a share of what the step saves.  The rest goes to pinned host memory and, where that is
+    ``budget``: bytes as a whole number (``1`` is one byte), or as a float from 0.0 to 1.0 a share of what the step saves.  The rest goes to pinned host memory and, where that is
     full, to the disk of ``tiers``, and comes back ahead of its use.  The first step records what is saved and when it is used; from then on
     what is used soonest stays.  Parameters, views of them, and what is smaller than ``least`` bytes are left alone; what finds no room stays on
     the device, with a line that says why.  Results are the same, bit for bit.
@@ -249,7 +249,8 @@ def offload_optimizer(
 
     ``optimizer.step()`` then goes through the parameters in parts of about ``window`` bytes of states: those of the next part come while one is
     worked on, and go when it is done.  Results are the same.  Tensors smaller than ``least`` bytes stay.  An optimizer that looks at all parameters
-    at once (LBFGS) is refused.  ``state_dict()`` brings all states back first.  The object has ``close()``, after which all is as before.
+    at once (LBFGS) is refused.  ``state_dict()``, ``copy.deepcopy`` and ``pickle`` bring all states back first; who looks at one by itself calls the
+    object's ``bring_back()`` before.  The object has ``close()``, after which all is as before.
     """
     from . import offload_states
 

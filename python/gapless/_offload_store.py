@@ -1,6 +1,7 @@
 """Where bytes of tensors go and come back from: items of a heap (gapless/tier.h), for tensors of a card and for those of the processor."""
 
 import ctypes
+import numbers
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -13,6 +14,13 @@ UNIT = 2 << 20  # what an item is rounded up to
 _ALIGN = 64  # so that any type may begin there
 
 _Spans = List[Tuple[int, int]]  # addresses and bytes
+
+
+def bytes_of(name: str, value: Any) -> int:
+    """An argument that is a number of bytes."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 0:
+        raise ValueError(f"{name} {value!r}: a number of bytes")
+    return int(value)
 
 
 def new_storage(size: int, device: torch.device) -> torch.UntypedStorage:

@@ -8,6 +8,7 @@ never seen by the program.  Order between the copies and the work is told to the
 import collections
 import contextlib
 import heapq
+import numbers
 import sys
 import threading
 import weakref
@@ -18,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import _errors
 from ._offload_plan import Plan, Recording, make_plan
-from ._offload_store import UNIT, CardStore, extent, new_storage, rebuild, store_for
+from ._offload_store import UNIT, CardStore, bytes_of, extent, new_storage, rebuild, store_for
 from ._say import say
 from .heap import Heap
 
@@ -30,6 +31,7 @@ _OutOfMemory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 _NEVER = -(1 << 62)  # before all turns
 _SOON = 8  # uses
 _UNDER_WAY = 0.1  # of the budget, for copies
+_BUDGETS = "bytes as a whole number, or as a float from 0.0 to 1.0 a share of what the step saves"
 _STALE = (
     "one of the variables needed for gradient computation has been modified by an inplace operation after it was saved, while "
     "gapless.offload_activations was on"
@@ -168,8 +170,6 @@ class Offload:
         least: int,
         heap: Optional[Heap],
     ) -> None:
-        if budget < 0 or (isinstance(budget, float) and budget > 1):
-            raise ValueError(f"budget {budget}: bytes, or a share of them from 0.0 to 1.0")
         self.budget, self.device, self.least = budget, device, least
         self._store: CardStore = store_for(device, heap)
         self._lock = threading.RLock()
@@ -582,6 +582,16 @@ def _device_of(device: Any) -> torch.device:
     return found
 
 
+def _budget_of(budget: Any) -> Union[int, float]:
+    """Bytes as an int, a share as a float, of whatever library the number is."""
+    if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
+        raise TypeError(f"budget {budget!r}: {_BUDGETS}")
+    is_bytes = isinstance(budget, numbers.Integral)
+    if not (budget >= 0 if is_bytes else 0 <= budget <= 1):
+        raise ValueError(f"budget {budget!r}: {_BUDGETS}")
+    return int(budget) if is_bytes else float(budget)
+
+
 def activations(
     budget: Union[int, float],
     device: Any = None,
@@ -591,7 +601,7 @@ def activations(
     heap: Optional[Heap] = None,
 ) -> Offload:
     """See gapless.offload_activations()."""
-    found = _device_of(device)
+    budget, least, found = _budget_of(budget), bytes_of("least", least), _device_of(device)
     if heap is not None:
         return Offload(budget, found, least, heap)
     with _known_lock:

@@ -13,12 +13,13 @@ import collections
 import contextlib
 import functools
 import itertools
+import sys
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 import torch
 
 from . import _errors
-from ._offload_store import UNIT, CardStore, store_for
+from ._offload_store import UNIT, CardStore, bytes_of, store_for
 from ._say import say
 from .heap import Heap
 
@@ -39,7 +40,7 @@ class _Away:
 
 
 class _Item:
-    """Bytes of tensors of one device, end to end.  It is dropped when all of them have come back."""
+    """Bytes of tensors of one device, end to end.  It is dropped when all of them have come back, or nobody can ask for them any more."""
 
     __slots__ = ("store", "name", "bytes", "states")
 
@@ -49,6 +50,17 @@ class _Item:
         for tensor in tensors:
             self.states.append(_Away(tensor, self, self.bytes))
             self.bytes += self.states[-1].bytes
+
+    def drop(self) -> None:
+        """It is no more."""
+        name, self.name = self.name, 0
+        if name:
+            self.store.drop(name)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            with contextlib.suppress(_errors.Error, ValueError):  # the heap may be closed
+                self.drop()
 
 
 class _Part:
@@ -92,11 +104,14 @@ class States:
     """What :func:`gapless.offload_optimizer` returns."""
 
     def __init__(self, optimizer: Any, *, window: int, least: int, heap: Optional[Heap]) -> None:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is no torch.optim.Optimizer")
         if type(optimizer).__name__ in _AT_ONCE:
             raise TypeError(f"{type(optimizer).__name__} works on all parameters at once: its states cannot leave in parts")
         if getattr(optimizer, "_gapless_states", None) is not None:
             raise ValueError("the optimizer's states are kept off the device already")
-        self._optimizer, self._window, self._least, self._heap = optimizer, window, max(least, 1), heap
+        self._optimizer, self._heap = optimizer, heap
+        self._window, self._least = bytes_of("window", window), max(bytes_of("least", least), 1)
         self._stores: Dict[torch.device, CardStore] = {}
         self._away: Dict[int, _Away] = {}  # by the tensor's id, which is kept alive here
         self._owners: "collections.Counter[int]" = collections.Counter()  # when the step began
@@ -104,6 +119,7 @@ class States:
         self._inner = self._unhooked_step()
         self._own_step = optimizer.__dict__.get("step")
         optimizer.step = self._make_step()
+        optimizer.__getstate__ = self._state_of_a_copy
         optimizer._gapless_states = self
         self._handles = [
             optimizer.register_state_dict_pre_hook(lambda *_: self.bring_back()),
@@ -129,6 +145,7 @@ class States:
         for handle in self._handles:
             handle.remove()
         self._optimizer._gapless_states = None
+        del self._optimizer.__getstate__
         if self._own_step is None:
             del self._optimizer.step
         else:
@@ -137,6 +154,11 @@ class States:
     def stats(self) -> Dict[str, int]:
         """Bytes that are away."""
         return {"away_bytes": sum(one.bytes for one in self._away.values()), "away_tensors": len(self._away)}
+
+    def _state_of_a_copy(self) -> Dict[str, Any]:
+        """What copy and pickle take of the optimizer; the copy is one whose states stay."""
+        self.bring_back()
+        return type(self._optimizer).__getstate__(self._optimizer)
 
     # ---- a step ----
 
@@ -294,12 +316,12 @@ class States:
                 store.join(item.name, stream)
             except _errors.Error as reason:
                 self._refuse(reason)
-                store.drop(item.name)
+                item.drop()
                 continue
             for one in item.states:
                 store.used_on(one.tensor, stream)
+                self._away[id(one.tensor)] = one  # first: whatever interrupts us, the bytes are known
                 one.tensor.untyped_storage().resize_(0)
-                self._away[id(one.tensor)] = one
 
     def _send_all(self) -> None:
         """What is there already, a part at a time."""
@@ -356,7 +378,7 @@ class States:
             del self._away[id(one.tensor)]
         item.states = rest
         if not rest:
-            item.store.drop(item.name)
+            item.drop()
 
     def _forget(self) -> None:
         """States were loaded: those that are away are nobody's, and the new ones leave with the next step."""
@@ -364,5 +386,5 @@ class States:
             with contextlib.suppress(_errors.Error):
                 item.store.join(item.name, item.store.stream())  # of what an error left on its way
             with contextlib.suppress(_errors.Error):
-                item.store.drop(item.name)
+                item.drop()
         self._away.clear()

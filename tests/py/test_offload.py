@@ -668,9 +668,15 @@ def test_corrupted_on_the_disk(tmp_path):
 
 
 def test_arguments(heap):
-    for budget in (-1, 1.5, -0.5):
-        with pytest.raises(ValueError, match="budget"):
+    for budget in (-1, 1.5, -0.5, float("nan"), float("inf"), 2e9):
+        with pytest.raises(ValueError, match="budget .* bytes as a whole number, or as a float"):
             offload(budget, heap)
+    for budget in ("4G", None, True, torch.tensor(0.5)):
+        with pytest.raises(TypeError, match="budget"):
+            offload(budget, heap)
+    for name, value in (("least", "1M"), ("least", -1), ("least", float("nan"))):
+        with pytest.raises(ValueError, match=f"{name} .* a number of bytes"):
+            gapless.offload_activations(0.5, "cpu", **{name: value})
     assert gapless.offload_activations(0.5, "cpu", name="a") is gapless.offload_activations(0.5, "cpu", name="a")
     assert gapless.offload_activations(0.5, "cpu", name="a") is not gapless.offload_activations(0.5, "cpu", name="b")
     assert gapless.offload_activations(1, "cpu") is not gapless.offload_activations(1.0, "cpu")

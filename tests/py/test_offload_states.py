@@ -5,6 +5,7 @@ import ctypes
 import gc
 import glob
 import os
+import pickle
 import random
 
 import pytest
@@ -135,6 +136,40 @@ def test_no_room_for_states(capfd):
         assert capfd.readouterr().err.count("what finds no room stays on the device") == 1
 
 
+def offloaded(heap):
+    """An optimizer after one step, its states away."""
+    parameter = nn.Parameter(torch.ones(256, 1024))
+    optimizer = torch.optim.Adam([parameter])
+    parameter.grad = torch.ones_like(parameter)
+    states = gapless.offload_optimizer(optimizer, heap=heap)
+    optimizer.step()
+    assert states.stats()["away_tensors"] == 2
+    return optimizer
+
+
+def test_items_go_with_the_optimizer(heap):
+    before = heap.tiers()["host_used_bytes"]
+    for _ in range(3):
+        optimizer = offloaded(heap)
+        del optimizer
+        gc.collect()
+        assert heap.tiers()["host_used_bytes"] == before
+
+
+@pytest.mark.parametrize("make", (copy.deepcopy, lambda optimizer: pickle.loads(pickle.dumps(optimizer))))
+def test_copies_of_an_optimizer_have_its_states(heap, make):
+    optimizer = offloaded(heap)
+    made = make(optimizer)
+    for state in made.state.values():
+        assert torch.allclose(state["exp_avg"], torch.full((256, 1024), 0.1))
+    made.param_groups[0]["params"][0].grad = torch.ones(256, 1024)
+    made.step()
+    optimizer.step()
+    optimizer._gapless_states.close()
+    assert same_states(optimizer.state_dict()["state"], made.state_dict()["state"])
+    assert "__getstate__" not in vars(optimizer)
+
+
 def test_closures_and_refusals(heap):
     parameter = nn.Parameter(torch.ones(64, 64))
     optimizer = torch.optim.Adam([parameter])
@@ -151,6 +186,10 @@ def test_closures_and_refusals(heap):
     states.close()
     with pytest.raises(TypeError, match="LBFGS"):
         gapless.offload_optimizer(torch.optim.LBFGS([parameter]))
+    with pytest.raises(TypeError, match="Linear is no torch.optim.Optimizer"):
+        gapless.offload_optimizer(nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="window"):
+        gapless.offload_optimizer(optimizer, window="1G")
 
 
 # ---- by parts, on a made-up card ----
