@@ -168,12 +168,12 @@ static uint32_t units_of(const struct tier_item *item) {
   return (uint32_t)((item->bytes + GAP__UNIT_PAGE - 1) / GAP__UNIT_PAGE);
 }
 
-/* One that has no name any more, and whose host memory comes back when its copies are over; with our use noted. */
-static struct tier_item *first_leaving(struct tier_device *d) {
+/* One that has no name any more, and whose room in one of the places comes back when its copies are over; with our use noted. */
+static struct tier_item *first_leaving(struct tier_device *d, bool on_disk) {
   struct tier_items *items = &d->items;
   pthread_mutex_lock(&items->mutex);
   uint32_t index = items->gone;
-  while (index && (at(items, index)->on_disk || at(items, index)->stuck || at(items, index)->unmarked))
+  while (index && (at(items, index)->on_disk != on_disk || at(items, index)->stuck || at(items, index)->unmarked))
     index = at(items, index)->next;
   struct tier_item *item = index ? at(items, index) : NULL;
   if (item) item->holders++;
@@ -196,17 +196,36 @@ static void let_go(struct tier_device *d, struct tier_item *item) {
   pthread_mutex_unlock(&d->items.mutex);
 }
 
+static uint64_t taken(const struct tier_device *d, bool on_disk) {
+  return on_disk ? d->disk.units_used : d->pinned.used_bytes;
+}
+
 /* False: there is none, or the driver does not say.  The device's mutex is given up meanwhile. */
-static bool await_leaving(struct tier_device *d) {
-  struct tier_item *item = first_leaving(d);
-  uint64_t used = d->pinned.used_bytes;
+static bool await_leaving(struct tier_device *d, bool on_disk) {
+  struct tier_item *item = first_leaving(d, on_disk);
+  uint64_t before = taken(d, on_disk);
   if (!item) return false;
   gap__tier_leave(d);
   int rc = await_item(d, item);
   pthread_mutex_lock(&d->mutex);
   let_go(d, item);
   gap__items_sweep(d);
-  return rc == 0 && d->pinned.used_bytes < used; /* a driver that answers no question keeps it */
+  return rc == 0 && taken(d, on_disk) < before; /* a driver that answers no question keeps it */
+}
+
+static uint32_t count_leaving(struct tier_device *d) {
+  uint32_t count = 0;
+  pthread_mutex_lock(&d->items.mutex);
+  for (uint32_t index = d->items.gone; index; index = at(&d->items, index)->next) count++;
+  pthread_mutex_unlock(&d->items.mutex);
+  return count;
+}
+
+/* As many as there are now: others may go on dropping. */
+void gap__items_settle(struct tier_device *d) {
+  gap__items_sweep(d);
+  for (uint32_t left = count_leaving(d); left; left--)
+    if (!await_leaving(d, false) && !await_leaving(d, true)) return;
 }
 
 /* So that as much is unused: what leaves is waited for, then the pool grows. */
@@ -214,7 +233,7 @@ static int ensure_host(struct putting *p, uint64_t bytes) {
   struct gap__pinned *pinned = &p->d->pinned;
   uint64_t reach = bytes;
   while (gap__pinned_unused(pinned) < bytes && (reach = gap__pinned_reach(pinned)) < bytes)
-    if (!await_leaving(p->d)) break;
+    if (!await_leaving(p->d, false)) break;
   if (gap__pinned_unused(pinned) >= bytes) return 0;
   uint64_t ahead = reach < grow_bytes ? reach : grow_bytes;
   int rc = gap__pinned_ensure(pinned, bytes > ahead ? bytes : ahead);
@@ -265,6 +284,14 @@ static void give_pieces(struct putting *p) {
   while (kept->count) gap__piece_give(&p->d->image, &kept->pieces[--kept->count]);
 }
 
+static int take_disk(struct putting *p) {
+  for (;;) {
+    int rc = take_pieces(p);
+    if (rc) give_pieces(p);
+    if ((rc != GAP_ELIMIT && rc != GAP_EIO) || !await_leaving(p->d, true)) return rc;
+  }
+}
+
 static int take_room(struct putting *p) {
   const struct gap__conf_tiers *conf = &p->tier->conf;
   bool has_disk = *conf->disk, only_host = p->flags & GAP_PUT_HOST || !has_disk;
@@ -277,7 +304,7 @@ static int take_room(struct putting *p) {
   }
   int rc = ready_disk(p);
   p->item->on_disk = !rc;
-  return rc ? rc : take_pieces(p);
+  return rc ? rc : take_disk(p);
 }
 
 /* ---- put ---- */
@@ -311,6 +338,7 @@ static int send_out(struct putting *p, struct gap__spans spans, gap_stream strea
       gap__items_job_new(p->d, p->item, disk ? TIER_JOB_WRITE : TIER_JOB_SUM, spans.spans, disk ? spans.count : 0);
   int rc = job ? mark(job, stream) : GAP_ENOMETA;
   if (!rc && !disk) rc = copy(job, spans, true, p->d->items.out);
+  if (rc == GAP_EINVAL) say(p, rc, gap__items_unreachable);
   if (rc) gap__items_job_drop(job);
   else gap__items_job_start(job);
   return rc;

@@ -74,6 +74,11 @@ void gap__items_init(struct tier_items *);
 void gap__items_free(struct tier_items *);   /* of a device that was never begun */
 void gap__items_end(struct tier_device *);   /* waits for what is under way */
 void gap__items_sweep(struct tier_device *); /* the device's mutex is held */
+/* The same, and waits for what was dropped and is under way still; the mutex is given up meanwhile. */
+void gap__items_settle(struct tier_device *);
+
+/* Why a driver that works does not copy. */
+extern const char gap__items_unreachable[];
 
 /* What threads do; a job is theirs from the call on. */
 int gap__items_work_begin(struct tier_device *);

@@ -46,6 +46,8 @@ static void send(struct tier_job *job) {
 
 /* ---- their ends ---- */
 
+const char gap__items_unreachable[] = "a span is no memory that the device reaches, or it sleeps";
+
 static void note(struct tier_job *job, int rc, const char *words) {
   struct tier_item *item = job->item;
   bool out = job->kind == TIER_JOB_SUM || job->kind == TIER_JOB_WRITE;
@@ -53,6 +55,7 @@ static void note(struct tier_job *job, int rc, const char *words) {
   if (*why) return;
   *why = rc;
   free(item->words);
+  if (!*words && rc == GAP_EINVAL) words = gap__items_unreachable;
   item->words = *words ? strdup(words) : NULL;
 }
 

@@ -139,7 +139,7 @@ int gap__tier_sleep(struct gap__tier *tier, int device, const char *tag, unsigne
   if (wrong) return leave_with(tier, d, GAP_EINVAL, "sleep", wrong);
   uint64_t began = gap__dev_now_ns(d->dev);
   gap__tier_sweep(tier, d);
-  gap__items_sweep(d);
+  gap__items_settle(d);
   rc = gap__tier_fall(tier, d, tag, flags, freed, words);
   d->figures.ns += gap__dev_now_ns(d->dev) - began;
   return leave_with(tier, d, rc, "sleep", words);

@@ -181,6 +181,8 @@ static void arguments(void **state) {
   assert_true(tier_try_said(&s, "from 1 on were asked for"));
   assert_int_equal(gap__tier_get(s.tier, 0, item, UINT64_MAX, x.spans, 1, STREAM_A), GAP_EINVAL);
   assert_int_equal(gap__tier_look(s.tier, 0, item, &info), GAP_EINVAL);
+  assert_int_equal(gap__tier_put(s.tier, 0, &(gap_span){4096, 4096}, 1, STREAM_A, 0, &none), GAP_EINVAL);
+  assert_true(tier_try_said(&s, "put: a span is no memory that the device reaches, or it sleeps"));
   gap__host_stream_capture(s.t.dev, STREAM_B, true);
   assert_int_equal(get(&s, &x, item), GAP_ESTATE);
   assert_int_equal(join(&s, item), GAP_ESTATE);
@@ -303,6 +305,46 @@ static void waits_for_what_leaves(void **state) {
   assert_int_equal(gap__host_faults(s.t.dev), 0);
   nothing_used(&s);
   try_give(&s.t, a);
+  gap__host_run_all(s.t.dev);
+  tier_try_close(&s);
+}
+
+static void waits_for_what_leaves_the_disk(void **state) {
+  (void)state;
+  char small[64];
+  snprintf(small, sizeof small, "disk=%s:20M", folder);
+  struct tier_try s = tier_try_open(CARD, QUIET, small);
+  struct strings x = get_strings(&s, 3);
+  for (unsigned i = 0; i < 10; i++) {
+    gap_item item;
+    assert_int_equal(put(&s, &x, 0, &item), 0);
+    drop(&s, item);
+  }
+  nothing_used(&s);
+  give_strings(&s, &x);
+  tier_try_close(&s);
+}
+
+/* A pool that falls asleep finds the room of what was dropped before, though its copies are to come. */
+static void a_sleep_behind_what_leaves(void **state) {
+  (void)state;
+  struct tier_try s = tier_try_on(
+      try_host(&(struct gap__host_params){.total_bytes = CARD, .manual = true}, QUIET, GAP__MAKER_OFF), "host=16M");
+  gap_pool_id pool = tier_try_pool(&s, GAP_POOL_SHARED, "weights");
+  gap_addr a = try_get(&s.t, STREAM_A, 8 * MIB), w = try_get_pool(&s.t, STREAM_A, pool, 12 * MIB);
+  gap_item item;
+  tier_try_fill(w, 12 * MIB, 1);
+  for (unsigned i = 0; i < 2; i++) {
+    assert_int_equal(gap__tier_put(s.tier, 0, &(gap_span){a, 8 * MIB}, 1, STREAM_A, 0, &item), 0);
+    assert_int_equal(gap__tier_get(s.tier, 0, item, 0, &(gap_span){a, 8 * MIB}, 1, STREAM_A), 0);
+    assert_int_equal(gap__tier_join(s.tier, 0, item, STREAM_A), 0);
+    drop(&s, item);
+    assert_int_equal(tier_try_sleep(&s, "weights", 0), 0);
+    assert_int_equal(tier_try_wake(&s, "weights", 0), 0);
+    assert_true(tier_try_filled(w, 12 * MIB, 1));
+  }
+  try_give(&s.t, a);
+  try_give(&s.t, w);
   gap__host_run_all(s.t.dev);
   tier_try_close(&s);
 }
@@ -468,6 +510,8 @@ int main(void) {
       cmocka_unit_test(through_the_driver),
       cmocka_unit_test(until_full),
       cmocka_unit_test(waits_for_what_leaves),
+      cmocka_unit_test(waits_for_what_leaves_the_disk),
+      cmocka_unit_test(a_sleep_behind_what_leaves),
       cmocka_unit_test(corrupted_in_host_memory),
       cmocka_unit_test(corrupted_on_disk),
       cmocka_unit_test(unwritable),
