@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/heap_state.h"
+#include "core/overflow.h"
 
 static bool is_meant(const struct heap_pool *pool, int device, const char *tag) {
   if (pool->device != device || !pool->tag[0]) return false;
@@ -37,6 +38,14 @@ int gap__heap_sleepers(gap_heap *heap, int device, const char *tag, struct gap__
   if (out->pools) collect(heap, device, tag, out);
   gap__unlock(&heap->lock);
   return out->pools ? 0 : GAP_ENOMETA;
+}
+
+void gap__heap_ease_host(gap_heap *heap, uint64_t bytes) {
+  for (int i = 0; i < heap->device_count && !heap->forked; i++) {
+    struct gap__device *dev = &heap->devices[i].base;
+    struct gap__policy_state *state = atomic_load_explicit(&dev->state[GAP__STRATEGY_GAPLESS], memory_order_acquire);
+    if (state) gap__overflow_ease(state, bytes);
+  }
 }
 
 bool gap__heap_pool_used(gap_heap *heap, int device, gap_pool_id id) {

@@ -8,7 +8,9 @@
 #include "conf/tiers.h"
 #include "core/arena.h"
 #include "core/chunk.h"
+#include "core/figures.h"
 #include "core/place.h"
+#include "core/trim.h"
 
 /* ---- whether, and how much ---- */
 
@@ -60,6 +62,14 @@ void gap__overflow_refused(struct gap__policy_state *s, int rc) {
   struct gap__overflow *o = &s->overflow;
   snprintf(o->refusal, sizeof o->refusal, "the driver gives no more host memory: %s", gap_strerror(rc));
   say_once(s, o->refusal);
+}
+
+void gap__overflow_ease(struct gap__policy_state *s, uint64_t bytes) {
+  uint64_t pages = (bytes >> GAP__PAGE_SHIFT) + 1;
+  gap__lock(&s->lock);
+  gap__trim_host(s, NULL, s->overflow.pages > pages ? s->overflow.pages - pages : 0, UINT32_MAX, false);
+  gap__figures_sample(s);
+  gap__unlock(&s->lock);
 }
 
 /* ---- blocks ---- */

@@ -35,6 +35,9 @@ void gap__overflow_count(struct gap__policy_state *, int64_t pages);
 /* The driver did not give one. */
 void gap__overflow_refused(struct gap__policy_state *, int rc);
 
+/* Others want to lock so many bytes: idle memory there goes, as far as it can without waiting. */
+void gap__overflow_ease(struct gap__policy_state *, uint64_t bytes);
+
 /* Has the arena, which is none of the overflow, host memory behind blocks?  One of them was freed: that goes, and the rest is idle.  Both
  * locks are held. */
 static inline bool gap__overflow_holds(const struct gap__arena *arena) {

@@ -162,9 +162,20 @@ bool gap__allowance_take(struct gap__allowance *a, uint64_t bytes, char *why, si
 
 void gap__allowance_give(struct gap__allowance *a, uint64_t bytes) { atomic_fetch_sub(&a->locked_bytes, bytes); }
 
+void gap__pinned_ease(struct gap__pinned *p, uint64_t bytes) {
+  if (p->allowance->ease) p->allowance->ease(p->allowance->ease_arg, bytes);
+}
+
+/* Of what others have idle as much as is needed goes first. */
+static bool may_grow(struct gap__pinned *p, uint64_t bytes) {
+  if (gap__allowance_take(p->allowance, bytes, p->refusal, sizeof p->refusal)) return true;
+  gap__pinned_ease(p, bytes);
+  return gap__allowance_take(p->allowance, bytes, p->refusal, sizeof p->refusal);
+}
+
 static int grow_within(struct gap__pinned *p, uint64_t bytes) {
   uint64_t units = bytes / GAP__UNIT_PAGE + (bytes % GAP__UNIT_PAGE != 0), got = 0;
-  if (!gap__allowance_take(p->allowance, bytes, p->refusal, sizeof p->refusal)) return GAP_ELIMIT;
+  if (!may_grow(p, bytes)) return GAP_ELIMIT;
   int rc = grow(p, units, &got);
   p->locked_bytes += got * GAP__UNIT_PAGE;
   gap__allowance_give(p->allowance, (units - got) * GAP__UNIT_PAGE);

@@ -20,8 +20,10 @@ enum { GAP__SLAB_UNITS = 32 };
 
 /* What all pools of a heap may lock together, and beside them what stands behind device addresses (core/overflow.h). */
 struct gap__allowance {
-  const char *root;    /* of the machine's files: "" */
-  uint64_t most_bytes; /* as configured; 0: what the budget allows */
+  const char *root;                        /* of the machine's files: "" */
+  uint64_t most_bytes;                     /* as configured; 0: what the budget allows */
+  void (*ease)(void *arg, uint64_t bytes); /* others of the heap give back what they have idle; may be NULL */
+  void *ease_arg;
   struct gap__lock lock;
   _Atomic uint64_t locked_bytes; /* and what is about to be; grows under the lock */
 };
@@ -55,6 +57,8 @@ void gap__pinned_destroy(struct gap__pinned *);
 int gap__pinned_ensure(struct gap__pinned *, uint64_t bytes);
 /* Makes the pool that large: grows it, or gives back unused slabs while it stays at least as large. */
 int gap__pinned_resize(struct gap__pinned *, uint64_t bytes);
+/* Has others give back so many bytes that they have idle. */
+void gap__pinned_ease(struct gap__pinned *, uint64_t bytes);
 /* How many bytes could be unused after gap__pinned_ensure, by the budget as it is now. */
 uint64_t gap__pinned_reach(const struct gap__pinned *);
 static inline uint64_t gap__pinned_unused(const struct gap__pinned *p) { return p->locked_bytes - p->used_bytes; }

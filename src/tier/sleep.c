@@ -248,10 +248,14 @@ static int ready_away(struct job *job) {
   return rc ? say(job, rc, carrier->words) : 0;
 }
 
+static uint64_t host_units(const struct job *job, unsigned flags) {
+  return stays(job, flags) ? gap__pinned_reach(&job->d->pinned) / GAP__UNIT_PAGE : 0;
+}
+
 /* What host memory is to have, at most `most` units, where others have the rest. */
 static int share(struct job *job, unsigned flags, uint64_t most, uint64_t *host) {
   int rc = ready_away(job);
-  uint64_t reach = !rc && stays(job, flags) ? gap__pinned_reach(&job->d->pinned) / GAP__UNIT_PAGE : 0;
+  uint64_t reach = rc ? 0 : host_units(job, flags);
   *host = reach < most ? reach : most;
   return rc;
 }
@@ -261,7 +265,11 @@ static int share(struct job *job, unsigned flags, uint64_t most, uint64_t *host)
 static int find_room(struct job *job, uint64_t units, unsigned flags, uint64_t *host) {
   struct gap__pinned *pinned = &job->d->pinned;
   bool others = *job->tier->conf.disk || *job->tier->conf.remote;
-  uint64_t reach = stays(job, flags) ? gap__pinned_reach(pinned) / GAP__UNIT_PAGE : 0;
+  uint64_t reach = host_units(job, flags);
+  if (reach < units && stays(job, flags)) {
+    gap__pinned_ease(pinned, (units - reach) * GAP__UNIT_PAGE);
+    reach = host_units(job, flags);
+  }
   int rc = others && reach < units ? share(job, flags, units, host) : 0;
   if (!others || reach >= units) *host = units;
   while (!rc) {

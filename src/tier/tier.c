@@ -8,6 +8,8 @@
 #include "core/sleep.h"
 #include "tier/sleep.h"
 
+static void ease(void *heap, uint64_t bytes) { gap__heap_ease_host(heap, bytes); }
+
 int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) {
   int count = gap__heap_device_count(heap);
   struct gap__tier *tier = calloc(1, sizeof *tier + (size_t)count * sizeof *tier->devices);
@@ -17,6 +19,8 @@ int gap__tier_create(gap_heap *heap, const char *tiers, struct gap__tier **out) 
   gap__conf_tiers_read(tiers, &tier->conf);
   tier->allowance.root = "";
   tier->allowance.most_bytes = tier->conf.host_bytes;
+  tier->allowance.ease = ease;
+  tier->allowance.ease_arg = heap;
   for (int i = 0; i < count; i++) {
     pthread_mutex_init(&tier->devices[i].mutex, NULL);
     pthread_cond_init(&tier->devices[i].freed, NULL);

@@ -50,6 +50,34 @@ static void one_budget(void **state) {
   api_close(heap);
 }
 
+/* Pages that are idle there are kept for the next time, not from those that need host memory now. */
+static void idle_pages_make_room(void **state) {
+  (void)state;
+  gap_heap *heap = api_open(GAP_BACKEND_HOST, 64 * MIB, "max_memory:24M,overflow:on,tiers:host=20M");
+  gap_pool_id pool = {0, 0};
+  assert_int_equal(gap_pool_create(heap, 0, GAP_POOL_SHARED, "weights", &pool), 0);
+  gap_addr weights = api_get_in(heap, 0, pool, 20 * MIB);
+  memset((void *)(uintptr_t)weights, 3, 20 * MIB);
+  for (unsigned i = 0; i < 3; i++) {
+    gap_addr a = api_get(heap, 0, 18 * MIB); /* beside the weights: there */
+    assert_int_equal(api_stat(heap, 0, "overflow_live_bytes"), 18 * MIB);
+    assert_int_equal(gap_sleep(heap, 0, "weights", 0, NULL), GAP_ELIMIT); /* it is in use */
+    api_give(heap, a);
+    assert_int_equal(api_stat(heap, 0, "overflow_bytes"), 18 * MIB);
+    if (i == 0) assert_int_equal(gap_sleep(heap, 0, "weights", 0, NULL), 0);
+    if (i == 1) assert_int_equal(gap_reserve_host(heap, 0, 4 * MIB), 0);
+    gap_item item = 0;
+    if (i == 2) assert_int_equal(gap_tier_put(heap, 0, &(gap_span){weights, 20 * MIB}, 1, 0, 0, &item), 0);
+    assert_true(api_stat(heap, 0, "overflow_bytes") < (int64_t)(18 * MIB));
+    if (i == 0) assert_int_equal(gap_wake(heap, 0, "weights", 0), 0);
+    if (i == 2) assert_int_equal(gap_tier_wait(heap, 0, item) | gap_tier_drop(heap, 0, item), 0);
+    for (uint64_t at = 0; at < 20 * MIB; at += 4093) assert_int_equal(((unsigned char *)(uintptr_t)weights)[at], 3);
+    assert_int_equal(gap_reserve_host(heap, 0, 0), 0);
+  }
+  api_give(heap, weights);
+  api_close(heap);
+}
+
 /* What sleeps gives the card's memory back; what lies in host memory takes none, and stays. */
 static void beside_sleep(void **state) {
   (void)state;
@@ -183,8 +211,10 @@ int main(int argc, char **argv) {
   (void)argc;
   fake_driver_find(argv);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_budget), cmocka_unit_test(beside_sleep),   cmocka_unit_test(on_a_driver),
-      cmocka_unit_test(hints),      cmocka_unit_test(without_memory), cmocka_unit_test(each_call_fails),
+      cmocka_unit_test(one_budget),      cmocka_unit_test(idle_pages_make_room),
+      cmocka_unit_test(beside_sleep),    cmocka_unit_test(on_a_driver),
+      cmocka_unit_test(hints),           cmocka_unit_test(without_memory),
+      cmocka_unit_test(each_call_fails),
   };
   int rc = cmocka_run_group_tests(tests, NULL, NULL);
   fake_driver_forget();
