@@ -115,6 +115,18 @@ static void warn_overflow(const struct gap__conf_check *check) {
         SETTER(check, overflow));
 }
 
+static void warn_passage(const struct gap__conf_check *check) {
+  const struct gap__conf *values = &check->merged->values;
+  struct gap__conf_tiers tiers;
+  if (!values->tiers[0] || gap__conf_tiers_read(values->tiers, &tiers) || !watched(check, BIT(tiers))) return;
+  bool narrow = tiers.host_bytes && tiers.host_bytes < GAP__CONF_TIERS_PASSAGE;
+  if (narrow && (tiers.disk[0] || tiers.remote[0]))
+    SAY(check, GAP__CONF_WARNING,
+        "%s: tiers gives less than 32 MiB of host memory, through which all passes to a disk or to servers: nothing "
+        "will go there",
+        SETTER(check, tiers));
+}
+
 static void note_pool_sizes(const struct gap__conf_check *check) {
   const struct gap__conf *values = &check->merged->values;
   bool used = values->strategy == GAP__STRATEGY_POOLED || values->strategy == GAP__STRATEGY_HEURISTIC;
@@ -134,6 +146,7 @@ bool gap__conf_contradicts(const struct gap__conf_check *check) {
   warn_two_limits(check);
   warn_collection(check);
   warn_overflow(check);
+  warn_passage(check);
   note_pool_sizes(check);
   return false;
 }

@@ -19,7 +19,7 @@ static struct part next_part(const char **rest) {
   return part;
 }
 
-/* What stands behind `word` and its separator; length 0: nothing does.  False: it is another word. */
+/* What stands behind `word` and its separator; length 0: nothing does.  False: it is another word, or one with a separator and nothing behind. */
 static bool after(struct part part, const char *word, struct part *out) {
   size_t length = strlen(word);
   if (part.length < length || memcmp(part.start, word, length) != 0) return false;
@@ -32,7 +32,8 @@ static bool after(struct part part, const char *word, struct part *out) {
 }
 
 static const char *read_size(struct part part, uint64_t *out) {
-  if (gap__text_parse_size(part.start, part.length, out)) return "a size in it is none";
+  if (gap__text_parse_size(part.start, part.length, out))
+    return "a size in it is no number of bytes, such as 64G or 512M";
   return *out < LEAST_BYTES ? "a size in it is below 2 MiB" : NULL;
 }
 
@@ -46,7 +47,7 @@ static const char *read_host(struct part part, struct gap__conf_tiers *out) {
 static const char *read_disk(struct part part, struct gap__conf_tiers *out) {
   size_t at = part.length;
   if (*out->disk) return "it names disk twice";
-  if (!part.length || *part.start != '/') return "the folder of disk does not begin with /";
+  if (!part.length || *part.start != '/') return "the folder of disk does not begin with /: disk=/folder:SIZE";
   while (at && part.start[at - 1] != ':') at--;
   size_t length = at ? at - 1 : part.length;
   if (!length || length >= sizeof out->disk) return "the folder of disk is too long";
@@ -91,6 +92,7 @@ static const char *read_part(struct part part, struct gap__conf_tiers *out) {
   if (after(part, "host", &value)) return read_host(value, out);
   if (after(part, "disk", &value)) return read_disk(value, out);
   if (after(part, "remote", &value)) return read_remote(value, out);
+  if (part.length && strchr("=:", part.start[part.length - 1])) return "a part of it ends where a value should stand";
   return *out->remote ? add_server(part, out) : "a part of it is neither host nor disk nor remote";
 }
 

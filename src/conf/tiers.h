@@ -5,7 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { GAP__CONF_TIERS_BYTES = 1024 };
+enum {
+  GAP__CONF_TIERS_BYTES = 1024,
+  GAP__CONF_TIERS_PASSAGE = 32 << 20 /* bytes of host memory that lead to the disk and to servers */
+};
 
 struct gap__conf_tiers {
   bool host;                          /* named; `tiers:disk=...` alone means that nothing stays in host memory */

@@ -5,9 +5,12 @@
 
 #include "base/sum.h"
 #include "base/text.h"
+#include "conf/tiers.h"
 #include "tier/crew.h"
 
 static const uint64_t stages_bytes = GAP__CARRY_STAGES * GAP__CARRY_DISK_UNITS * GAP__UNIT_PAGE;
+_Static_assert(GAP__CARRY_STAGES *GAP__CARRY_DISK_UNITS *GAP__UNIT_PAGE == GAP__CONF_TIERS_PASSAGE,
+               "what is said of it");
 
 /* ---- what is needed ---- */
 

@@ -59,7 +59,7 @@ static const char intro[] =
     "  `large_segment_size_mb`, a `reserve` that leaves nothing) and warned of elsewhere:\n"
     "  `backend:cudaMallocAsync` beside settings that it ignores, `max_memory` beside\n"
     "  `per_process_memory_fraction`, `garbage_collection_threshold` without a limit, `overflow` beside\n"
-    "  `tiers` that do not name `host`.\n"
+    "  `tiers` that do not name `host`, a disk or servers beside less than 32 MiB of `host`.\n"
     "\n"
     "`PYTORCH_NO_CUDA_MEMORY_CACHING` asks for caching to be off, except with the values `0`, `False`, `off` and\n"
     "`no` and an empty one; torch itself takes any value for *off*.\n";

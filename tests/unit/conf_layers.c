@@ -202,6 +202,9 @@ static void contradictions(void **state) {
       {"reserve:60%,max_memory:50%", GAP_EVALUE, 0, "nothing would be left"},
       {"reserve:100%", GAP_EVALUE, 0, "(the card)"},
       {"overflow:True,tiers:disk=/d:1G", 0, 1, "needs host memory, which tiers does not name"},
+      {"tiers:[host=30M,disk=/d:1G]", 0, 1, "less than 32 MiB of host memory, through which all passes"},
+      {"tiers:host=", GAP_EVALUE, 0, "ends where a value should stand"},
+      {"tiers:disk=/a:b", GAP_EVALUE, 0, "no number of bytes, such as 64G"},
       {"pool_sizes:[1M,2M]", 0, 2, "the strategy is gapless"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -221,6 +224,9 @@ static void no_contradiction_no_message(void **state) {
           "max_memory:10G,reserve:9G,garbage_collection_threshold:0.5,tiers:host,overflow:True,strategy:pooled,"
           "pool_sizes:[1M,2M],per_process_memory_fraction:1"),
       0);
+  assert_int_equal(report.count, 0);
+  assert_int_equal(say(GAP__CONF_GAPLESS_ENV, "tiers:[host=32M,disk=/d:1G]"), 0);
+  assert_int_equal(say(GAP__CONF_GAPLESS_ENV, "tiers:[host=2M]"), 0);
   assert_int_equal(report.count, 0);
   assert_int_equal(say(GAP__CONF_GAPLESS_ENV, "overflow:True"), 0); /* host memory alone needs no tiers to be named */
   assert_int_equal(report.count, 0);
