@@ -12,8 +12,9 @@ Two processes take turns, one with each allocator, so that what warms up or drif
   predicted  native's histories replayed without a GPU: driver calls and stalls at 1.005 P, beside those measured by `workloads`
 
 Every run is a line of FOLDER/torch.jsonl; --append keeps the lines that are there, so that rounds of several calls count together.
-The table (Markdown) goes to FOLDER/torch.md and standard output.  --table prints it from what is there and runs nothing.  The exit code
-is 1 when a figure is missed.
+The table (Markdown) goes to FOLDER/torch.md and standard output.  --table prints it from what is there and runs nothing.  --fill FOLDER takes
+what is not there (parts, workloads of a part) from another folder, --readme writes what the README's first screen says of PyTorch.  The exit
+code is 1 when a figure is missed.
 """
 import argparse
 import datetime
@@ -24,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import readme
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -47,6 +50,8 @@ def arguments():
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "torch-figures"), metavar="FOLDER")
     parser.add_argument("--append", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--fill", action="append", default=[], metavar="FOLDER")
+    parser.add_argument("--readme", nargs="?", const=os.path.join(ROOT, "README.md"), metavar="FILE", help="default FILE: README.md")
     parser.add_argument("--conf", default="", help="gapless' settings; in a folder of its own, since rows do not mix")
     parser.add_argument("--commit", default=commit_of_tree())
     return parser.parse_args()
@@ -115,9 +120,20 @@ class Rows:
         self.path = os.path.join(args.out, "torch.jsonl")
         self.marks = {"commit": args.commit, "date": str(datetime.date.today()), **({"conf": args.conf} if args.conf else {})}
         keep = (args.append or args.table) and os.path.exists(self.path)
-        self.all = [json.loads(line) for line in open(self.path, encoding="utf-8")] if keep else []
+        self.all = self._read(self.path) if keep else []
         if not keep:
             open(self.path, "w", encoding="utf-8").close()
+
+    @staticmethod
+    def _read(path):
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def fill(self, folder):
+        """With another folder's rows, where there are none of that part and workload; predictions go with the workloads that they are of."""
+        there = {(row["part"], row.get("workload")) for row in self.all}
+        there |= {("predicted", name) for part, name in there if part == "workloads"}
+        self.all += [row for row in self._read(os.path.join(folder, "torch.jsonl")) if (row["part"], row.get("workload")) not in there]
 
     def add(self, **row):
         row.update(self.marks)
@@ -387,8 +403,12 @@ def main():
             say(f"{part}: {error}")
             failed = True
         write_table(args, rows)  # after each: a run that is cut short loses nothing
+    for folder in args.fill:
+        rows.fill(folder)
     text, missed = write_table(args, rows)
     print(text)
+    if args.readme:
+        readme.write(args.readme, readme.paragraph(rows, WORKLOADS, whole))
     return failed or missed
 
 

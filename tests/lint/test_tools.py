@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The checks must be able to fail: each rule is broken once, in a tree of its own, and has to be reported."""
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -193,6 +195,49 @@ class Format(Tree):
 
     def test_nothing_there(self):
         self.assertEqual(self.check(self.tool).returncode, 1)
+
+
+class FirstScreen(unittest.TestCase):
+    """bench/torch/figures.py --readme, over rows of two folders."""
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.root = pathlib.Path(holder.name)
+        self.readme = self.root / "README.md"
+
+    def rows(self, folder, *rows):
+        (self.root / folder).mkdir()
+        (self.root / folder / "torch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def write(self):
+        command = [sys.executable, str(ROOT / "bench/torch/figures.py"), "--table", "--out", str(self.root / "new"), "--fill",
+                   str(self.root / "old"), "--readme", str(self.readme)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def measured(self, name, commit, native, tight):
+        figures = {"reserved_bytes.all.peak": 100, "num_sync_all_streams": 0, "num_alloc_retries": 0, "driver_calls": 1, "stalls": 0}
+        for side, mode, seconds in (("native", "free", native), ("gapless", "free", native), ("gapless", "tight", tight)):
+            yield {"part": "workloads", "workload": name, "side": side, "mode": mode, "peak": 100, "ok": True, "error": "",
+                   "seconds": [9, seconds, seconds], "figures": figures, "commit": commit}
+
+    def test_between_the_marks(self):
+        from_here, to_here = "<!-- bench/torch/figures.py --readme writes from here -->", "<!-- to here -->"
+        self.readme.write_text(f"before\n{from_here}\nold\n{to_here}\nafter\n")
+        self.rows("new", *self.measured("gnn", "aaa", 1.0, 1.25), *self.measured("llama_sft", "aaa", 1.0, 1.0))
+        self.rows("old", *self.measured("gnn", "bbb", 1.0, 9.0), *self.measured("rlhf", "bbb", 2.0, 4.0))
+        self.write()
+        before, _, text, _, after = re.split(f"({from_here}|{to_here})", self.readme.read_text())
+        self.assertEqual((before, after), ("before\n", "\nafter\n"))
+        self.assertIn("(commit aaa; rlhf of bbb;", text)
+        self.assertIn("three training and serving programs run at 1.005 P, at 0.50 to 1.00", " ".join(text.split()))
+
+    def test_no_marks(self):
+        self.readme.write_text("nothing\n")
+        self.rows("new", *self.measured("gnn", "aaa", 1.0, 1.0))
+        self.rows("old")
+        self.assertEqual(self.write().returncode, 1)
+        self.assertEqual(self.readme.read_text(), "nothing\n")
 
 
 if __name__ == "__main__":
