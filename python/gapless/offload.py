@@ -203,7 +203,10 @@ class Offload:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._contexts.stack.pop().__exit__(*exception)
+        stack = self._contexts.__dict__.get("stack")
+        if not stack:
+            raise RuntimeError("offload_activations is left by a thread that has not entered it: autograd's hooks are the thread's own")
+        stack.pop().__exit__(*exception)
         with self._locked:
             pass
 

@@ -667,6 +667,21 @@ def test_corrupted_on_the_disk(tmp_path):
         del y
 
 
+def test_left_by_another_thread(heap):
+    context, said = offload(0, heap), []
+
+    def leave():
+        with pytest.raises(RuntimeError, match="a thread that has not entered it"):
+            context.__exit__(None, None, None)
+        said.append(1)
+
+    with context:
+        other = threading.Thread(target=leave)
+        other.start()
+        other.join()
+    assert said == [1]
+
+
 def test_arguments(heap):
     for budget in (-1, 1.5, -0.5, float("nan"), float("inf"), 2e9):
         with pytest.raises(ValueError, match="budget .* bytes as a whole number, or as a float"):
