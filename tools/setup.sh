@@ -43,8 +43,9 @@ need_test() {
 }
 need_python() { # Debian's pytest serves every interpreter that has none of its own
   need_test
-  python3 -c 'import pytest' 2>/dev/null || [ -e /usr/lib/python3/dist-packages/pytest ] ||
-    missing="$missing python3-pytest python3-exceptiongroup python3-tomli"
+  [ ! -e /usr/lib/python3/dist-packages/pytest ] || return 0
+  debians="python3-pytest python3-exceptiongroup python3-tomli"
+  if python3 -c 'import pytest' 2>/dev/null; then wished="$wished $debians"; else missing="$missing $debians"; fi
 }
 need_web() { # what is in Node's registry is installed below
   need_program node nodejs
