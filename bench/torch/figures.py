@@ -52,6 +52,7 @@ def arguments():
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--fill", action="append", default=[], metavar="FOLDER")
     parser.add_argument("--readme", nargs="?", const=os.path.join(ROOT, "README.md"), metavar="FILE", help="default FILE: README.md")
+    parser.add_argument("--machine", default="an H200 with torch 2.11", help="for --readme: where it was measured; default: %(default)s")
     parser.add_argument("--conf", default="", help="gapless' settings; in a folder of its own, since rows do not mix")
     parser.add_argument("--commit", default=commit_of_tree())
     return parser.parse_args()
@@ -408,7 +409,7 @@ def main():
     text, missed = write_table(args, rows)
     print(text)
     if args.readme:
-        readme.write(args.readme, readme.paragraph(rows, WORKLOADS, whole))
+        readme.write(args.readme, readme.paragraph(rows, args.machine, WORKLOADS, whole))
     return failed or missed
 
 

@@ -18,9 +18,9 @@ def write(path, text):
         file.write(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
-def paragraph(rows, workloads, whole):
-    """`whole`: seconds of a run that count."""
-    text = " ".join(filter(None, (_head(rows), _workloads(rows, workloads, whole), _bits(rows), _latency(rows))))
+def paragraph(rows, machine, workloads, whole):
+    """`machine`: where the rows were measured; `whole`: seconds of a run that count."""
+    text = " ".join(filter(None, (_head(rows, machine), _workloads(rows, workloads, whole), _bits(rows), _latency(rows))))
     return _wrapped(text)
 
 
@@ -35,7 +35,7 @@ def _wrapped(text):
     return "\n".join(lines)
 
 
-def _head(rows):
+def _head(rows, machine):
     """Which commits; of all but the one with most, what."""
     by_commit = {}
     for row in rows.all:
@@ -43,7 +43,7 @@ def _head(rows):
             by_commit.setdefault(row["commit"], set()).add(row["workload"] if row["part"] == "workloads" else f"the {row['part']}")
     most = max(by_commit, key=lambda commit: len(by_commit[commit]))
     rest = [f"{' and '.join(sorted(what - by_commit[most]))} of {commit}" for commit, what in by_commit.items() if what - by_commit[most]]
-    return f"On an H200 with torch 2.11 (commit {'; '.join([most, *rest])}; [figures](docs/pytorch.md#figures))"
+    return f"On {machine} (commit {'; '.join([most, *rest])}; [figures](docs/pytorch.md#figures))"
 
 
 def _speed(rows, name, whole):
