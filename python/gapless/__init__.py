@@ -229,10 +229,10 @@ def offload_activations(
 ) -> Any:
     """What autograd saves in ``with gapless.offload_activations(budget=...): loss = model(...)`` takes at most ``budget`` of the device.
 
-    ``budget``: bytes as a whole number (``1`` is one byte), or as a float from 0.0 to 1.0 a share of what the step saves.  The rest goes to pinned host memory and, where that is
-    full, to the disk of ``tiers``, and comes back ahead of its use.  The first step records what is saved and when it is used; from then on
-    what is used soonest stays.  Parameters, views of them, and what is smaller than ``least`` bytes are left alone; what finds no room stays on
-    the device, with a line that says why.  Results are the same, bit for bit.
+    ``budget``: bytes as a whole number (``1`` is one byte), or as a float from 0.0 to 1.0 a share of what the step saves.  The rest goes to
+    pinned host memory and, where that is full, to the disk of ``tiers``, and comes back ahead of its use.  The first step records what is saved
+    and when it is used; from then on what is used soonest stays.  Parameters, views of them, and what is smaller than ``least`` bytes are left
+    alone; what finds no room stays on the device, with a line that says why.  Results are the same, bit for bit.
 
     Use the same arguments in each step: they name the plan; ``name`` tells models apart.  ``heap``: whose tiers serve, if not the default heap's.
     The object has ``stats()``.  docs/tiers.md has more.

@@ -1,5 +1,6 @@
 """Which memory is rarely used: what the program says, and what is known of any training: its optimisers look at their states once a step."""
 
+import functools
 import weakref
 from collections.abc import Mapping
 from typing import Any, Iterator, Optional, Set
@@ -34,6 +35,7 @@ def hint(heap: Optional[Heap], what: Any, cold: bool) -> int:
     return sum(heap.hint(address, cold) for address in addresses(what)) if heap is not None else 0
 
 
+@functools.lru_cache(maxsize=None)  # once, however often CUDA starts
 def watch() -> None:
     """From now on states of torch.optim's optimisers are called cold after a step, once requests had to go to host memory."""
     try:

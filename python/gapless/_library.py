@@ -37,13 +37,17 @@ class _Whole:
     def __init__(self, kind: Any) -> None:
         bits = 8 * ctypes.sizeof(kind)
         signed = kind(-1).value < 0
-        self._kind = kind
-        self._least, self._most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+        least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+        convert = kind.from_param
 
-    def from_param(self, value: Any) -> Any:
-        if isinstance(value, int):
-            return self._kind(whole(value, self._least, self._most))
-        return self._kind.from_param(value)
+        def from_param(value: Any) -> Any:  # of each argument of each call: no more than it takes
+            if isinstance(value, int):
+                if least <= value <= most:
+                    return kind(value)
+                whole(value, least, most)
+            return convert(value)
+
+        self.from_param = from_param
 
 
 class _Text:
@@ -86,10 +90,20 @@ class Checked(Structure):
         super().__init__(*values, **named)
 
 
-class PoolId(Checked):
+class PoolId(Structure):
     """gap_pool_id."""
 
     _fields_ = [("first", c_uint64), ("second", c_uint64)]
+
+
+def pool_id(first: int, second: int) -> PoolId:
+    """Of numbers that fit; the default pool's is made once, since most calls have it."""
+    if not first and not second:
+        return _DEFAULT_POOL
+    return PoolId(whole(first), whole(second))
+
+
+_DEFAULT_POOL = PoolId(0, 0)
 
 
 class HeapOptions(Checked):
@@ -160,7 +174,7 @@ class TiersStruct(Structure):
     ]
 
 
-class Span(Checked):
+class Span(Structure):
     """gap_span."""
 
     _fields_ = [("addr", c_uint64), ("bytes", c_uint64)]

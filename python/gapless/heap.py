@@ -7,7 +7,7 @@ from ctypes import byref, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _errors, _library
-from ._library import PoolId, check, library
+from ._library import PoolId, check, library, pool_id
 from ._say import say
 
 __all__ = ["Heap", "HeapPool", "Block", "Event", "Usage", "default_heap"]
@@ -97,7 +97,10 @@ def _event(raw: Any) -> Event:
 
 
 def _spans(spans: Spans) -> Any:
-    return (_library.Span * len(spans))(*[_library.Span(*span) for span in spans])
+    for address, size in spans:
+        _library.whole(address)
+        _library.whole(size)
+    return (_library.Span * len(spans))(*spans)
 
 
 class Heap:
@@ -188,7 +191,7 @@ class Heap:
         _library.whole(size)
         first, second = _pool_id(self, device, pool)
         out = c_uint64()
-        code = library().gap_alloc_in(self._heap, device, stream, PoolId(first, second), size, byref(out))
+        code = library().gap_alloc_in(self._heap, device, stream, pool_id(first, second), size, byref(out))
         if code == _errors.GAP_ENOMEM:
             raise _errors.error(code, f"no memory for {size} bytes on device {device}: {self.explain(device)}")
         if code == _errors.GAP_ESTATE:  # of a pool
@@ -235,7 +238,7 @@ class Heap:
         """Gives idle memory back to the driver, as empty_cache does; returns how many bytes."""
         first, second = pool.id if isinstance(pool, HeapPool) else pool or _DEFAULT_POOL
         returned = c_uint64()
-        check(library().gap_trim(self._heap, device, PoolId(first, second), byref(returned)), "trim")
+        check(library().gap_trim(self._heap, device, pool_id(first, second), byref(returned)), "trim")
         return returned.value
 
     def defragment(self, device: int = 0) -> int:
